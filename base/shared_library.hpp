@@ -26,4 +26,16 @@ class SharedLibrary {
   void* handle_;
 };
 
+// Opens a library that a user wrote, for the life of the process, and returns the address of its
+// variable. Throws Error if it cannot be opened or has no such variable, or a null pointer in it.
+// `what` ("parallel strategy") and `example`, a header that shows one, are for the sentence.
+void* const* address_in_library(const std::string& what, const std::string& library,
+                                const char* variable, const char* example);
+
+template <class Pointer>
+Pointer variable_of_library(const std::string& what, const std::string& library,
+                            const char* variable, const char* example) {
+  return reinterpret_cast<Pointer>(*address_in_library(what, library, variable, example));
+}
+
 }  // namespace ringside

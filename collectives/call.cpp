@@ -27,10 +27,9 @@ std::string describe(const Call& call) {
   if (call.collective == Collective::point_to_point)
     return fmt::format("send/recv of {} {} from rank {} to rank {}{}", call.count,
                        name_of(call.type), call.root, call.peer, label);
-  const auto& algorithms = all_algorithms();
-  const auto algorithm = call.algorithm < algorithms.size()
-                             ? std::string(algorithms[call.algorithm].name)
-                             : fmt::format("algorithm {}", call.algorithm);
+  const Algorithm* const known = algorithm_numbered(call.algorithm);
+  const auto algorithm =
+      known ? std::string(known->name) : fmt::format("algorithm {}", call.algorithm);
   std::string text(name_of(call.collective));
   if (call.collective != Collective::barrier) {
     text += fmt::format(" of {} {}", call.count, name_of(call.type));

@@ -25,7 +25,7 @@ struct Label {
 // One call of a collective, the same on every rank; or of a send and its recv, the same on both.
 struct Call {
   Collective collective = Collective::barrier;
-  std::uint8_t algorithm = 0;  // its index in all_algorithms()
+  std::uint8_t algorithm = 0;  // number_of() it in the catalogue
   DataType type = DataType::fp32;
   ReduceOp reduce = ReduceOp::sum;
   std::int32_t root = 0;    // where the collective has one; in a point_to_point the rank that sends

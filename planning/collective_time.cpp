@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 
 namespace ringside::planning {
 namespace {
@@ -149,15 +150,11 @@ CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, s
         level.name, machine.name);
     return {std::string(algorithm), ranks, bytes, in_network_all_reduce(size, level).value()};
   }
-  if (algorithm == "double_tree") {
-    require(index > 0,
-            "double_tree joins servers, but one server of {} holds all {} ranks: leave "
-            "out double_tree, or give more than {} ranks",
-            machine.name, ranks, machine.levels.front().group);
+  if (algorithm == "double_tree" && index > 0) {  // between servers, with all of their cards
     return {std::string(algorithm), ranks, bytes,
             double_tree_all_reduce(index, ranks, 1, size, machine).value()};
   }
-  const auto& found = collectives::find_algorithm(Collective::all_reduce, algorithm);
+  const auto& found = collectives::algorithm_named(Collective::all_reduce, std::string(algorithm));
   const CostParameters costs = algorithm == "ring"
                                    ? costs_on(machine.level_of_ring(index, ranks, 1))
                                    : costs_on(machine.levels[index]);
@@ -165,7 +162,7 @@ CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, s
   const double seconds =
       walked ? collectives::cost_of(found, static_cast<int>(ranks), bytes, costs).seconds
              : all_reduce_closed_form(algorithm, ranks, size, costs).value();
-  return {std::string(algorithm), ranks, bytes, seconds, walked};
+  return {std::string(found.name), ranks, bytes, seconds, walked};
 }
 
 }  // namespace ringside::planning

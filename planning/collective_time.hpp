@@ -70,9 +70,9 @@ struct CollectiveTime {
 
 inline constexpr std::int64_t most_ranks_walked = 64;
 
-// `algorithm` is one of the catalogue's, "double_tree" or "in_network". Throws Error if there is no
-// such algorithm, no closed form for so many ranks, the machine has fewer devices, its switches do
-// not add up, or one server holds all ranks of a tree.
+// `algorithm` is one of the catalogue's, a file's, or "in_network". Throws Error if there is no
+// such algorithm, no closed form for so many ranks, the machine has fewer devices, or its switches
+// do not add up. Between servers "double_tree" has a closed form.
 CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
                                const Machine& machine);
 

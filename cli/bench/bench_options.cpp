@@ -1,6 +1,7 @@
 #include "cli/bench/bench_options.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "base/words.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/plugin.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 
@@ -48,11 +50,11 @@ Enum named(std::string_view name, const char* what) {
 
 }  // namespace
 
-const std::vector<BenchBackend>& bench_backends() {
+static std::vector<BenchBackend>& known_backends() {
   const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
   const bool cuda = collectives::cuda::built_with_cuda();
   const char* const mpi_packages = "libopenmpi-dev and openmpi-bin";
-  static const std::vector<BenchBackend> backends = {
+  static std::vector<BenchBackend> backends = {
       {.name = "tcp"},
       {.name = "shm", .limit = Limit::memory},
       {.name = "threads", .ranks_run_as = RanksRunAs::threads, .limit = Limit::memory},
@@ -86,6 +88,19 @@ const std::vector<BenchBackend>& bench_backends() {
        .package = "libnccl-dev from NVIDIA's repository"},
   };
   return backends;
+}
+
+const std::vector<BenchBackend>& bench_backends() {
+  return known_backends();
+}
+
+std::string add_plugin(const std::string& file) {
+  collectives::load_plugin(file);
+  const std::string name = std::filesystem::path(file).stem();
+  for (const BenchBackend& backend : bench_backends())
+    require(backend.name != name, "there is a backend named {} already: rename {}", name, file);
+  known_backends().push_back({.name = name, .package = "plugin", .plugin = file});
+  return name;
 }
 
 std::vector<std::string> available_backends() {

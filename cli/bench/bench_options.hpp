@@ -31,13 +31,18 @@ struct BenchBackend {
   std::string package = {};  // of a library, what to install; empty: our own backend
   std::vector<std::string> mpirun_options = {};
   std::vector<std::pair<const char*, const char*>> environment = {};  // names and values
+  std::string plugin = {};  // the file of a plugin (collectives/backends/plugin.hpp)
 
   // Uses GPU memory. bench looks for a GPU only if the backend is named.
   bool device() const { return limit == Limit::device; }
 };
 
-// All backends that bench knows, in the order of the help.
+// All backends that bench knows, in the order of the help; plugins last.
 const std::vector<BenchBackend>& bench_backends();
+
+// Adds a plugin, whose name is that of its file without .so. Returns the name. Throws Error if the
+// file cannot be loaded or a backend has that name. No reference into bench_backends() may exist.
+std::string add_plugin(const std::string& file);
 
 std::vector<std::string> available_backends();  // the names of those that this build has
 

@@ -11,6 +11,7 @@
 #include "cli/bench/process_layout.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/backends/machine_limits.hpp"
+#include "collectives/backends/plugin.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -62,7 +63,11 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
     record.seconds.push_back(seconds_since(start) / block.batch);
   }
   if (device) on_device->bring_back();
-  if (check) record.wrong = std::max(record.wrong, data.wrong());
+  if (!check) return;
+  record.wrong = std::max(record.wrong, data.wrong());
+  require(record.wrong == 0 || contender.backend->plugin.empty(),
+          "the plugin {} is wrong: after an {} of {} elements, {} on rank {}", contender.name,
+          name_of(block.call.collective), block.call.count, data.first_wrong(), backend.rank());
 }
 
 using MakeBackend = std::function<std::unique_ptr<Backend>(int rank)>;
@@ -118,6 +123,8 @@ std::unique_ptr<Backend> connect(const std::string& name, const std::string& alg
   if (name == "shm") return ours_over(collectives::connect_shm(meeting));
   if (name == "cuda_ipc")
     return collectives::cuda::make_cuda_ipc_backend(meeting, {.all_reduce = algorithm});
+  if (const std::string& plugin = bench_backend_named(name).plugin; !plugin.empty())
+    return collectives::load_plugin(plugin)(meeting);
   if (name == "nccl") return collectives::make_nccl_backend(meeting);
   if (name == "gloo") return collectives::make_gloo_backend(meeting);
   return collectives::make_mpi_backend();

@@ -3,8 +3,12 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/half.hpp"
@@ -65,6 +69,36 @@ void put_as(DataType type, std::byte* at, std::int64_t value) {
     case DataType::uint8:
       return put(at, static_cast<std::uint8_t>(value));
   }
+}
+
+template <class T>
+double get(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<double>(value);
+  else
+    return static_cast<float>(value);
+}
+
+double value_at(DataType type, const std::byte* at) {
+  switch (type) {
+    case DataType::fp32:
+      return get<float>(at);
+    case DataType::fp64:
+      return get<double>(at);
+    case DataType::fp16:
+      return get<collectives::Fp16>(at);
+    case DataType::bf16:
+      return get<collectives::Bf16>(at);
+    case DataType::int32:
+      return get<std::int32_t>(at);
+    case DataType::int64:
+      return get<std::int64_t>(at);
+    case DataType::uint8:
+      return get<std::uint8_t>(at);
+  }
+  fail("there is no type with the number {}", static_cast<int>(type));
 }
 
 // One period of the data of `source`, or of the reduction over all ranks, as bytes.
@@ -172,24 +206,40 @@ BenchData::BenchData(const Call& call, int rank, int ranks)
     fill(output_.get(), call, ranks, {rank, 0, call.count});
 }
 
-std::uint64_t BenchData::wrong() const {
+template <class Body>
+void BenchData::for_each_wrong(Body body) const {
   const std::size_t element = size_of(call_.type);
-  const std::byte* output = output_.get();
-  std::uint64_t wrong = 0;
+  std::uint64_t begin = 0;  // of the piece
   for (const Piece& piece : result_of(call_, rank_, Chunks::even(call_.count, ranks_))) {
     const auto expected = pattern(call_, piece.source, ranks_);
     for_each_stretch(piece.count, piece.at,
                      [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
-                       const std::byte* seen = output + done * element;
+                       const std::byte* seen = output_.get() + (begin + done) * element;
                        const std::byte* wanted = expected.data() + position * element;
                        if (std::memcmp(seen, wanted, length * element) == 0) return;
-                       for (std::uint64_t i = 0; i < length; ++i)
-                         wrong +=
-                             std::memcmp(seen + i * element, wanted + i * element, element) != 0;
+                       for (std::uint64_t i = 0; i < length;
+                            ++i, seen += element, wanted += element)
+                         if (std::memcmp(seen, wanted, element) != 0)
+                           body(begin + done + i, seen, wanted);
                      });
-    output += piece.count * element;
+    begin += piece.count;
   }
+}
+
+std::uint64_t BenchData::wrong() const {
+  std::uint64_t wrong = 0;
+  for_each_wrong([&](std::uint64_t, const std::byte*, const std::byte*) { ++wrong; });
   return wrong;
+}
+
+std::string BenchData::first_wrong() const {
+  std::string first;
+  for_each_wrong([&](std::uint64_t index, const std::byte* seen, const std::byte* expected) {
+    if (first.empty())
+      first = fmt::format("element {} is {:g}, expected {:g}", index, value_at(call_.type, seen),
+                          value_at(call_.type, expected));
+  });
+  return first;
 }
 
 }  // namespace ringside::cli

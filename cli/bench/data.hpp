@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "collectives/call.hpp"
 
@@ -26,8 +27,14 @@ class BenchData {
 
   // The number of wrong elements in the output.
   std::uint64_t wrong() const;
+  // "element 5 is 3, expected 6"; "" if none is wrong.
+  std::string first_wrong() const;
 
  private:
+  // Calls body(index, seen, expected) with the bytes of each wrong element of the output.
+  template <class Body>
+  void for_each_wrong(Body body) const;
+
   struct Free {
     void operator()(std::byte* bytes) const;
   };

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "cli/bench/bench_options.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 
@@ -52,7 +53,9 @@ Table bench_table(const std::vector<BenchRow>& rows) {
     table.rows.push_back(
         {name_of(call.collective), row.ranks, name_of(call.type),
          collectives::reduces(call.collective) ? name_of(call.reduce) : "none", bytes, row.backend,
-         row.ours ? collectives::all_algorithms().at(call.algorithm).name : "library",
+         row.ours ? collectives::algorithm_numbered(call.algorithm)->name
+         : bench_backend_named(row.backend).plugin.empty() ? "library"
+                                                           : "plugin",
          row.seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
   }
   return table;

@@ -8,6 +8,7 @@
 #include "cli/pictures/median.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/selection/bus_bandwidth.hpp"
@@ -107,22 +108,19 @@ class Bench {
 
   // The number of the contender's algorithm in the catalogue.
   std::uint8_t algorithm_of(const Contender& contender, const Call& call) {
-    const auto& all = collectives::all_algorithms();
-    const auto number_of = [&](std::string_view name) {
-      return static_cast<std::uint8_t>(&collectives::find_algorithm(call.collective, name) -
-                                       all.data());
+    const auto number = [&](std::string_view name) {
+      return number_of(collectives::algorithm_named(call.collective, std::string(name)));
     };
-    if (contender.algorithm != "auto") return number_of(contender.algorithm);
+    if (contender.algorithm != "auto") return number(contender.algorithm);
     // Devices have no calibration: take the algorithm that moves the fewest bytes.
-    if (contender.backend->device()) return number_of(algorithm_on_device(contender, call));
+    if (contender.backend->device()) return number(algorithm_on_device(contender, call));
     // The algorithm that a ProcessGroup over this transport would select, decided by rank 0.
     std::uint8_t algorithm = 0;
     if (all_processes_.rank() == 0) {
       auto selection = collectives::group_options_from_environment().algorithms;
       selection.set_costs(collectives::costs_here(contender.name, link_));
-      algorithm = static_cast<std::uint8_t>(
-          &selection.choose(call.collective, call.count, call.type, layout_.in_set.size) -
-          all.data());
+      algorithm =
+          number_of(selection.choose(call.collective, call.count, call.type, layout_.in_set.size));
     }
     all_processes_.broadcast(std::span(&algorithm, 1), 0);
     return algorithm;

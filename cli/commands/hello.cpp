@@ -188,6 +188,7 @@ void add_hello_command(CLI::App& app) {
   HelloOptions& args = *option.args;
   add_ranks_option(option.command(), args.ranks);
   add_link_option(option.command());
+  add_algorithm_option(option.command());
   add_backend_option(option.command(), args.ranks.backend);
   option("--seed N", args.seed, "Seed of the numbers")->capture_default_str();
 }

@@ -14,6 +14,7 @@
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 
 namespace ringside::cli {
 
@@ -33,6 +34,13 @@ struct ProveOptions {
 std::vector<Algorithm> selected(const ProveOptions& options) {
   if (!options.collective.empty())
     collective_named(options.collective);  // throws if there is none of this name
+  if (is_algorithm_file(options.algorithm)) {
+    const Algorithm& algorithm = load_algorithm(options.algorithm);
+    require(options.collective.empty() || options.collective == name_of(algorithm.collective),
+            "{} is an algorithm for {}, not for {}", options.algorithm,
+            name_of(algorithm.collective), options.collective);
+    return {algorithm};
+  }
   std::vector<Algorithm> algorithms;
   std::set<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {
@@ -70,9 +78,12 @@ void add_prove_command(CLI::App& app) {
       prove_all);
   ProveOptions& args = *option.args;
   option("collective NAME", args.collective, "Only this collective, such as all_reduce");
-  option("--algorithm NAME", args.algorithm, "Only algorithms of this name, such as ring");
+  option("--algorithm NAME", args.algorithm,
+         "Only algorithms of this name, such as ring; or one from a file, such as my.json");
   option("--max-size N", args.max_size,
-         "Prove for every number of ranks from 1 to N, at most 256 [64]", in_range(1, 256));
+         "Prove for every number of ranks from 1 to N, at most 256 [64]; a file is for those "
+         "that it has",
+         in_range(1, 256));
   option.flag("--bounds", args.bounds,
               "Count steps, bytes and additions on --max-size ranks beside the "
               "lower bounds, and prove nothing");

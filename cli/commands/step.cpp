@@ -18,6 +18,8 @@
 #include "cli/pictures/terminal.hpp"
 #include "cli/pictures/text_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 
@@ -28,9 +30,9 @@ namespace {
 using namespace collectives;
 
 struct StepOptions {
-  std::string collective = "all_reduce";
+  std::string collective;  // empty: the file's, otherwise all_reduce
   std::string algorithm;
-  int ranks = 4;
+  int ranks = 0;  // 0: those of the file, otherwise 4
   int root = 0;
   std::string json, html, svg;
 };
@@ -76,9 +78,31 @@ Json draw_all_steps(const StepTable& table, Collective collective,
   return json;
 }
 
-void step(const StepOptions& options) {
-  const Algorithm& algorithm =
-      find_algorithm(collective_named(options.collective), options.algorithm);
+const Algorithm& algorithm_of(const StepOptions& options) {
+  const std::string& collective = options.collective;
+  if (!is_algorithm_file(options.algorithm))
+    return find_algorithm(collective_named(collective.empty() ? "all_reduce" : collective),
+                          options.algorithm);
+  const Algorithm& algorithm = load_algorithm(options.algorithm);
+  require(collective.empty() || collective == name_of(algorithm.collective),
+          "{} is an algorithm for {}, not for {}", options.algorithm, name_of(algorithm.collective),
+          collective);
+  return algorithm;
+}
+
+void step(const StepOptions& given) {
+  StepOptions options = given;
+  const Algorithm& algorithm = algorithm_of(options);
+  options.collective = name_of(algorithm.collective);
+  if (!algorithm.only.empty() && options.ranks == 0) {
+    options.ranks = algorithm.only[0].size;
+    options.root = algorithm.only[0].root;
+  }
+  if (options.ranks == 0) options.ranks = 4;
+  if (!options.html.empty() && !algorithm.only.empty())
+    throw UsageError(fmt::format(
+        "--html plays the algorithms of the catalogue, and {} is a file: draw it with --svg",
+        options.algorithm));
   if (options.root != 0 && !has_root(algorithm.collective))
     throw UsageError(options.collective + " has no root: leave out --root");
   if (!options.html.empty() && options.ranks > most_played_ranks)
@@ -102,6 +126,7 @@ void step(const StepOptions& options) {
                  {"ranks", options.ranks}};
     json["root"] = has_root(algorithm.collective) ? Json(options.root) : Json();
     json["chunks"] = schedules[0].chunks;
+    json["schedules"] = Json(nlohmann::json(schedules));
     json.update(drawn);
     json["findings"] = findings;
     write_json_file(options.json, json);
@@ -133,12 +158,14 @@ void add_step_command(CLI::App& app) {
   option("collective NAME", args.collective,
          fmt::format("{} [all_reduce]", fmt::join(names, ", ")));
   option("--algorithm NAME", args.algorithm,
-         "One of the collective's algorithms, which `ringside prove` lists [the first one]");
-  option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));
+         "One of the collective's algorithms, which `ringside prove` lists, or a file, such as "
+         "my.json [the first one]");
+  option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [those of the file, else 4]",
+         in_range(1, 64));
   option("--root RANK", args.root, "The root of a broadcast, reduce, gather or scatter [0]");
   option("--json FILE", args.json,
-         "Write the steps, and the contents of every rank after each step, to this file; - writes "
-         "them to standard output");
+         "Write the schedules, the steps, and the contents of every rank after each step, to this "
+         "file, which --algorithm reads; - writes them to standard output");
   option("--html FILE", args.html,
          "Write a page that plays all collectives, algorithms and pipeline schedules in "
          "a browser, beginning with this one, and compares their costs; up to 16 ranks");

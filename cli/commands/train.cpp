@@ -77,6 +77,7 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   add_ranks_option(command, args.ranks);
   add_backend_option(command, args.ranks.backend);
   add_link_option(command);
+  add_algorithm_option(command);
   option("--parallel NAME", args.plan.strategy,
          fmt::format("The parallel strategy: {}, or one of your own: a file NAME.so [one rank: "
                      "single; --mesh with fsdp: zero3; else flat]",

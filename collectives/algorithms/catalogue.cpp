@@ -1,5 +1,9 @@
 #include "collectives/algorithms/catalogue.hpp"
 
+#include <algorithm>
+#include <map>
+#include <mutex>
+
 #include <fmt/format.h>
 
 #include "base/error.hpp"
@@ -95,8 +99,61 @@ const Algorithm& find_algorithm(Collective collective, std::string_view name) {
        did_you_mean(name, names), names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
 }
 
+constexpr int first_added = 128;  // the lowest number of an algorithm of a file
+
+// By number. Elements of a map stay where they are.
+struct Added {
+  std::uint64_t content;
+  std::string name;
+  Algorithm algorithm;
+};
+static std::mutex adding;
+static std::map<int, Added> added;
+
 std::uint8_t number_of(const Algorithm& algorithm) {
+  if (algorithm.number_added != 0) return algorithm.number_added;
   return static_cast<std::uint8_t>(&algorithm - all_algorithms().data());
+}
+
+const Algorithm* algorithm_numbered(std::uint8_t number) {
+  if (number < all_algorithms().size()) return &all_algorithms()[number];
+  const std::lock_guard lock(adding);
+  const auto found = added.find(number);
+  return found == added.end() ? nullptr : &found->second.algorithm;
+}
+
+const Algorithm& add_algorithm(const Algorithm& algorithm, std::uint64_t content) {
+  const std::lock_guard lock(adding);
+  for (int i = 0; i < first_added; ++i) {
+    const int number = first_added + static_cast<int>((content + i) % first_added);
+    const auto [at, is_new] =
+        added.try_emplace(number, Added{content, std::string(algorithm.name), algorithm});
+    Added& entry = at->second;
+    if (is_new) {
+      entry.algorithm.name = entry.name;
+      entry.algorithm.number_added = static_cast<std::uint8_t>(number);
+    }
+    if (entry.content == content && entry.name == algorithm.name) return entry.algorithm;
+  }
+  fail("a program holds at most {} algorithms of files", first_added);
+}
+
+bool has_size(const Algorithm& algorithm, int size) {
+  return algorithm.only.empty() || std::any_of(algorithm.only.begin(), algorithm.only.end(),
+                                               [&](Case only) { return only.size == size; });
+}
+
+// Throws Error if a file does not have that case. One rank alone has nothing to do.
+static void require_case(const Algorithm& algorithm, int size, int root) {
+  if (algorithm.only.empty() || size == 1) return;
+  std::vector<std::string> cases;
+  for (const Case& only : algorithm.only) {
+    if (only.size == size && only.root == root) return;
+    cases.push_back(fmt::format("{} ranks", only.size) +
+                    (has_root(algorithm.collective) ? fmt::format(" and root {}", only.root) : ""));
+  }
+  fail("{} is for {}, but was asked to run on {} ranks{}", algorithm.title(), enumerate(cases),
+       size, has_root(algorithm.collective) ? fmt::format(" with root {}", root) : "");
 }
 
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
@@ -104,6 +161,7 @@ std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int r
           size);
   require(root >= 0 && root < size, "the root of a {} on {} ranks must be one of 0 to {}, not {}",
           name_of(algorithm.collective), size, size - 1, root);
+  require_case(algorithm, size, root);
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < size; ++rank) schedules.push_back(algorithm.make(size, rank, root));
   return schedules;

@@ -1,10 +1,12 @@
 // The catalogue: all algorithms of all collectives.
 //
 // To add an algorithm, add one line to catalogue.cpp: it is then proved, drawn, run, costed and
-// offered for selection.
+// offered for selection. An algorithm of a file (exchange/algorithm_file.hpp) joins the catalogue
+// while the program runs, and is used only where it is asked for.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,28 +24,49 @@ inline constexpr Collective all_collectives[] = {
 // The collective of that name. Throws Error with a list of those that exist.
 Collective collective_named(std::string_view name);
 
+// A number of ranks, and the root where the collective has one.
+struct Case {
+  int size, root = 0;
+};
+
 struct Algorithm {
   Collective collective;
-  std::string_view name;                           // "ring", unique within a collective
-  Schedule (*make)(int size, int rank, int root);  // ignores root where the collective has none
+  std::string_view name;  // "ring", unique within a collective; or the name of a file
+  // Ignores root where the collective has none.
+  std::function<Schedule(int size, int rank, int root)> make;
   bool cautionary = false;  // for comparison only: it runs when asked for by name, never by default
+  std::vector<Case> only = {};    // of a file: the cases that it has; empty: all
+  std::uint8_t number_added = 0;  // of a file: number_of() it
 
   // "ring all_reduce"
   std::string title() const { return std::string(name) + " " + std::string(name_of(collective)); }
 };
 
-// All of them, in the order of `all_collectives`; the first of a collective is its default.
+// All but those of files, in the order of `all_collectives`; the first of a collective is its
+// default.
 const std::vector<Algorithm>& all_algorithms();
 
 // The algorithm of that name for `collective`; the default if the name is empty. Throws Error with
 // a list of those that exist.
 const Algorithm& find_algorithm(Collective collective, std::string_view name = "");
 
-// Its index in all_algorithms(): Call::algorithm. `algorithm` must be a reference into that list.
+// The number that stands for it in a call: its index in all_algorithms(), or what add_algorithm()
+// gave it. `algorithm` must be a reference into the catalogue.
 std::uint8_t number_of(const Algorithm& algorithm);
 
-// The schedules of all ranks; element r is rank r's. Throws Error unless size >= 1 and
-// 0 <= root < size.
+// The inverse; nullptr if this process knows no algorithm of that number.
+const Algorithm* algorithm_numbered(std::uint8_t number);
+
+// Keeps an algorithm of a file until the program ends, and gives it a number. `content` is a hash
+// of its schedules. Its lowest bits are in the number, so ranks with different files notice. The
+// same content and name again is the same algorithm. Any thread may call it.
+const Algorithm& add_algorithm(const Algorithm& algorithm, std::uint64_t content);
+
+// Whether it has schedules for so many ranks: false only for files.
+bool has_size(const Algorithm& algorithm, int size);
+
+// The schedules of all ranks; element r is rank r's. Throws Error unless size >= 1,
+// 0 <= root < size, and the algorithm has that case.
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root = 0);
 
 }  // namespace ringside::collectives

@@ -6,7 +6,12 @@
 //     chunk     0        1        2     3
 //            [0 1 2]  [3 4 5]   [6 7] [8 9]
 //
-// The unit is one element, or a cache line (aligned_chunks.hpp).
+// The unit is one element, or a cache line (aligned_chunks.hpp). Where each rank has a block of
+// several chunks, the buffer is divided into blocks like this, and then each block into its chunks:
+//
+//     block     0          1        10 elements in 2 blocks of 2 chunks
+//     chunk     0      1   2      3
+//            [0 1 2] [3 4][5 6 7] [8 9]
 #pragma once
 
 #include <algorithm>
@@ -19,21 +24,28 @@ namespace ringside::collectives {
 class Chunks {
  public:
   // The unit is an element: reduce_scatter and all_gather promise this division to their callers.
-  static Chunks even(std::size_t count, int chunks) { return Chunks(count, chunks, 1); }
+  // Each of `blocks` has `parts` chunks.
+  static Chunks even(std::size_t count, int blocks, int parts = 1) {
+    return Chunks(count, blocks, 1, parts);
+  }
 
-  Chunks(std::size_t count, int chunks, std::size_t unit)
+  Chunks(std::size_t count, int blocks, std::size_t unit, int parts = 1)
       : count_(count),
-        chunks_(chunks),
+        parts_(parts),
+        blocks_(blocks),
         unit_(unit),
-        floor_(count / unit / chunks),
-        remainder_(count / unit % chunks) {}
+        floor_(count / unit / blocks),
+        remainder_(count / unit % blocks) {}
 
   std::size_t count() const { return count_; }
-  int chunks() const { return chunks_; }
+  int chunks() const { return blocks_ * parts_; }
 
   // The first element of chunk `i`; begin(chunks()) is count().
   std::size_t begin(int i) const {
-    return unit_ * (static_cast<std::size_t>(i) * floor_ + std::min<std::size_t>(i, remainder_));
+    const int part = i % parts_;
+    const std::size_t block = begin_of_block(i / parts_);
+    if (part == 0) return block;
+    return block + Chunks(begin_of_block(i / parts_ + 1) - block, parts_, 1).begin(part);
   }
   // Of a range that is not circular.
   std::size_t begin(ChunkRange range) const { return begin(range.first); }
@@ -48,8 +60,12 @@ class Chunks {
   }
 
  private:
+  std::size_t begin_of_block(int i) const {
+    return unit_ * (static_cast<std::size_t>(i) * floor_ + std::min<std::size_t>(i, remainder_));
+  }
+
   std::size_t count_;
-  int chunks_;
+  int parts_, blocks_;
   std::size_t unit_, floor_, remainder_;
 };
 

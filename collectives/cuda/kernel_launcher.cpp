@@ -61,7 +61,7 @@ Kernel kernel_for(const Call& call) {
   if (call.collective == Collective::reduce_scatter) return Kernel::reduce_scatter;
   if (call.collective == Collective::all_gather) return Kernel::all_gather;
   if (call.collective == Collective::broadcast) return Kernel::broadcast;
-  const std::string_view name = all_algorithms().at(call.algorithm).name;
+  const std::string_view name = algorithm_numbered(call.algorithm)->name;
   if (name == "ring") return Kernel::ring;
   if (name == "two_shot") return Kernel::two_shot;
   require(name == "one_shot",

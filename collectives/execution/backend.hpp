@@ -1,7 +1,8 @@
 // The upper of the two seams: a Backend is a whole set of collectives.
 //
 // Our own schedules over a transport are one Backend; NCCL, Gloo and MPI are others, for
-// comparison. A ProcessGroup holds a Backend and adds types.
+// comparison, and so is one of your own (backends/plugin.hpp). A ProcessGroup holds a Backend and
+// adds types.
 #pragma once
 
 #include <cstdint>

@@ -79,8 +79,11 @@ class ScheduleBackend final : public Backend {
   }
 
   Schedule make_schedule(const Call& call) const {
-    if (call.collective != Collective::point_to_point)
-      return all_algorithms().at(call.algorithm).make(size(), rank(), call.root);
+    if (call.collective != Collective::point_to_point) {
+      const Algorithm* const algorithm = algorithm_numbered(call.algorithm);
+      require(algorithm != nullptr, "{}: this rank knows no such algorithm", describe(call));
+      return make_schedules(*algorithm, size(), call.root)[static_cast<std::size_t>(rank())];
+    }
     Step step;
     if (rank() == call.root) step.send = Send{.to = call.peer, .chunks = {0}};
     if (rank() == call.peer)
@@ -96,7 +99,8 @@ class ScheduleBackend final : public Backend {
   }
 
   Chunks chunks_of(const Call& call, const Schedule& schedule) const {
-    if (has_blocks(call.collective)) return Chunks::even(call.count, size());
+    if (has_blocks(call.collective))
+      return Chunks::even(call.count, size(), schedule.chunks / size());
     if (call.collective == Collective::point_to_point) return Chunks::even(call.count, 1);
     return aligned_chunks(call.count, schedule.chunks, size_of(call.type));
   }
@@ -104,7 +108,8 @@ class ScheduleBackend final : public Backend {
   Buffers buffers_of(const Call& call, int chunks, const std::byte* input,
                      std::byte* output) const {
     using enum Collective;
-    const ChunkRange none{0, 0}, mine{rank(), 1}, all{0, chunks};
+    const int parts = std::max(1, chunks / size());  // of a block
+    const ChunkRange none{0, 0}, mine{rank() * parts, parts}, all{0, chunks};
     const bool is_root = rank() == call.root;
     switch (call.collective) {
       case all_reduce:

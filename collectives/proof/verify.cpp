@@ -34,7 +34,8 @@ Findings faults_of_shape(Collective collective, const std::vector<Schedule>& sch
   if (first.chunks < 1)
     found.push_back(
         fmt::format("the buffer must be cut into at least 1 chunk, not into {}", first.chunks));
-  if (has_blocks(collective) && first.chunks != size) {
+  // A rank's block may have several chunks.
+  if (has_blocks(collective) && first.chunks % size != 0) {
     found.push_back(
         fmt::format("{} on {} ranks needs {} chunks, one for each rank, but Schedule::chunks is {}",
                     name_of(collective), size, size, first.chunks));
@@ -72,24 +73,26 @@ struct Wanted {
   int chunk = -1;  // `one`: which chunk of that rank; -1: the same chunk
 };
 
-Wanted wanted(Collective collective, int root, int rank, int chunk) {
+// `parts`: the chunks of each rank's block.
+Wanted wanted(Collective collective, int root, int rank, int chunk, int parts) {
+  const int owner = chunk / parts;
   switch (collective) {
     case Collective::all_reduce:
       return {Wanted::all};
     case Collective::reduce_scatter:
-      return {chunk == rank ? Wanted::all : Wanted::anything};
+      return {owner == rank ? Wanted::all : Wanted::anything};
     case Collective::all_gather:
-      return {Wanted::one, chunk};
+      return {Wanted::one, owner};
     case Collective::broadcast:
       return {Wanted::one, root};
     case Collective::reduce:
       return {rank == root ? Wanted::all : Wanted::anything};
     case Collective::gather:
-      return rank == root ? Wanted{Wanted::one, chunk} : Wanted{Wanted::anything};
+      return rank == root ? Wanted{Wanted::one, owner} : Wanted{Wanted::anything};
     case Collective::scatter:
-      return chunk == rank ? Wanted{Wanted::one, root} : Wanted{Wanted::anything};
+      return owner == rank ? Wanted{Wanted::one, root} : Wanted{Wanted::anything};
     case Collective::all_to_all:
-      return {Wanted::one, chunk, rank};
+      return {Wanted::one, owner, rank * parts + chunk % parts};
     case Collective::barrier:
     case Collective::point_to_point:
       return {Wanted::anything};
@@ -128,10 +131,12 @@ std::string fault_of_chunk(const std::vector<double>& held, int size, Wanted wan
 Findings faults_at_the_end(Collective collective, const std::vector<RankState>& states, int root) {
   Findings found;
   const int size = static_cast<int>(states.size());
+  const int chunks = static_cast<int>(states[0].chunks.size()),
+            parts = has_blocks(collective) ? chunks / size : 1;
   for (int rank = 0; rank < size; ++rank) {
-    for (int chunk = 0; chunk < static_cast<int>(states[rank].chunks.size()); ++chunk) {
-      const std::string fault =
-          fault_of_chunk(states[rank].chunks[chunk], size, wanted(collective, root, rank, chunk));
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const std::string fault = fault_of_chunk(states[rank].chunks[chunk], size,
+                                               wanted(collective, root, rank, chunk, parts));
       if (!fault.empty())
         found.push_back(fmt::format("at the end chunk {} on rank {} {}", chunk, rank, fault));
     }

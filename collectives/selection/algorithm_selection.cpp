@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 
 namespace ringside::collectives {
 
@@ -15,14 +16,25 @@ AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
   while (!forced.empty()) {
     const std::string_view entry = forced.substr(0, forced.find(','));
     forced.remove_prefix(std::min(forced.size(), entry.size() + 1));
+    if (entry.find('=') == std::string_view::npos && is_algorithm_file(entry)) {
+      const Algorithm& algorithm = load_proved_algorithm(std::string(entry));
+      forced_[algorithm.collective] = &algorithm;
+      continue;
+    }
     const std::size_t equals = entry.find('=');
     require(equals != std::string_view::npos && equals + 1 < entry.size(),
             "'{}' does not name an algorithm: write collective=algorithm, such as all_reduce=ring, "
-            "separated by commas",
+            "or a file, such as my.json, separated by commas",
             entry);
     const Collective collective = collective_named(entry.substr(0, equals));
-    forced_[collective] = &find_algorithm(collective, entry.substr(equals + 1));
+    forced_[collective] = &algorithm_named(collective, std::string(entry.substr(equals + 1)));
   }
+}
+
+void AlgorithmSelection::require_files_for(int size) const {
+  for (const auto& [collective, algorithm] : forced_)
+    if (!has_size(*algorithm, size) && size > 1)
+      make_schedules(*algorithm, size);  // throws, with the sizes that there are
 }
 
 void AlgorithmSelection::set_costs(const MachineCosts& costs) {
@@ -32,7 +44,8 @@ void AlgorithmSelection::set_costs(const MachineCosts& costs) {
 
 const Algorithm& AlgorithmSelection::choose(Collective collective, std::size_t count, DataType type,
                                             int size) const {
-  if (const auto forced = forced_.find(collective); forced != forced_.end()) return *forced->second;
+  if (const auto forced = forced_.find(collective); forced != forced_.end())
+    if (has_size(*forced->second, size)) return *forced->second;
   if (!costs_ || size < 2) return find_algorithm(collective);
   const Kind kind{collective, size,
                   static_cast<int>(std::bit_width(std::uint64_t{count} * size_of(type)))};

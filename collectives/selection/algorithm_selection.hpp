@@ -23,10 +23,14 @@ class AlgorithmSelection {
  public:
   AlgorithmSelection() = default;
 
-  // Forces some algorithms: "all_reduce=halving_doubling,broadcast=chain". All ranks must force the
-  // same, otherwise the first call that differs throws. Throws Error if a name is not in the
-  // catalogue.
+  // Forces some algorithms: "all_reduce=halving_doubling,broadcast=chain", or those of files:
+  // "my.json", which are proved first. All ranks must force the same, otherwise the first call that
+  // differs throws. Throws Error if a name is not in the catalogue, or a file is wrong.
   explicit AlgorithmSelection(std::string_view forced);
+
+  // Throws Error if a file that is forced has no schedules for so many ranks. A job checks its own
+  // size; a sub-group of another size selects as if that file were not there.
+  void require_files_for(int size) const;
 
   // The costs on the machine that runs the calls. They must be the same on all ranks, because each
   // rank chooses for itself; ProcessGroup ensures it.

@@ -118,6 +118,7 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
                                   AlgorithmSelection algorithms, const std::optional<Link>& link,
                                   int hosts) {
   Transport& transport = *connections.transport;
+  algorithms.require_files_for(transport.size());
   MachineCosts costs;
   if (transport.rank() == 0) {
     costs = algorithms.costs() ? *algorithms.costs() : costs_here(transport.name(), link, hosts);

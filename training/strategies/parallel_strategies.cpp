@@ -1,13 +1,12 @@
 #include "training/strategies/parallel_strategies.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/shared_library.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/flat.hpp"
 #include "ddp/naive.hpp"
@@ -50,16 +49,8 @@ const Named ours[] = {
 
 // The library is never closed: what it makes runs to the end.
 MakeStrategy* load_strategy(const std::string& library) {
-  // An absolute path, for dlopen looks for a bare name in the folders of the system.
-  const std::string path = std::filesystem::absolute(library);
-  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) fail("cannot load the parallel strategy {}: {}", library, ::dlerror());
-  const auto make = static_cast<MakeStrategy* const*>(::dlsym(handle, "ringside_strategy"));
-  require(make && *make,
-          "{} has no parallel strategy: expected a variable ringside_strategy, as shown in "
-          "training/strategies/group_strategy.hpp",
-          library);
-  return *make;
+  return variable_of_library<MakeStrategy*>("parallel strategy", library, "ringside_strategy",
+                                            "training/strategies/group_strategy.hpp");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/call.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/selection/calibration_file.hpp"
 #include "collectives/selection/measured_costs.hpp"
@@ -33,6 +34,7 @@ struct BenchArguments {
   BenchOptions options;
   std::string collective, type = "fp32", op = "sum";
   std::vector<std::string> bytes{"4B", "64KB", "1MB", "10MB"};
+  std::vector<std::string> plugins;
   std::string json, svg;
   bool calibrate = false;
 };
@@ -66,7 +68,10 @@ BenchOptions options_from(const BenchArguments& args) {
   options.type = type_named(args.type);
   options.op = op_named(args.op);
   for (const auto& name : options.algorithms)
-    if (name != "auto") collectives::find_algorithm(options.collective, name);
+    if (name != "auto")
+      for (const int ranks : options.ranks)
+        make_schedules(collectives::algorithm_named(options.collective, name), ranks);
+  for (const auto& file : args.plugins) options.backends.push_back(add_plugin(file));
   for (const auto& name : options.backends) bench_backend_named(name);
   for (const auto& text : args.bytes) {
     options.bytes.push_back(parse_bytes(text));
@@ -189,9 +194,12 @@ void add_bench_command(CLI::App& app) {
          fmt::format("Some of {}; a build has those whose libraries it found",
                      fmt::join(backend_names(), ", ")))
       ->capture_default_str();
+  option("--plugin FILE.so,...", args.plugins,
+         "Backends of your own in shared libraries (docs/your_own.md), each checked at every size "
+         "before it is timed");
   option("--algorithm NAME,...", options.algorithms,
-         "Algorithms of our own backends, one row for each; `ringside prove` lists them. auto: the "
-         "algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)")
+         "Algorithms of our own backends, one row for each: names, which `ringside prove` lists, or "
+         "files. auto: the algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)")
       ->capture_default_str();
   add_link_option(option.command());
   option("--type TYPE", args.type, "Type of the elements")->capture_default_str();

@@ -29,6 +29,7 @@ void add_ranks_of_steps_options(const Options& option, StepArguments& args) {
   add_step_options(option, args);
   add_ranks_option(command, args.ranks);
   add_link_option(command);
+  add_algorithm_option(command);
   add_device_option(command, args.device);
   add_device_backend_option(command, args.device);
   option("--threads N", args.threads, "Threads of each rank [cores divided by ranks]",

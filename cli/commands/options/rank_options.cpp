@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/options/options.hpp"
+#include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
 
 namespace ringside::cli {
@@ -51,6 +52,19 @@ void add_link_option(CLI::App& command) {
                                         "of a message [RINGSIDE_LINK, else none]")
       ->type_name("RATE,LATENCY")
       ->check(parsed_by(collectives::parse_link));
+}
+
+void add_algorithm_option(CLI::App& command) {
+  const auto keep = [](const std::string& text) {
+    ::setenv("RINGSIDE_ALGORITHM", text.c_str(), 1);
+  };
+  command
+      .add_option_function<std::string>("--algorithm", keep,
+                                        "Force algorithms: all_reduce=halving_doubling, or a file, "
+                                        "such as my.json [RINGSIDE_ALGORITHM, else by calibration]")
+      ->type_name("NAME,...")
+      ->check(
+          parsed_by([](const std::string& text) { collectives::AlgorithmSelection check(text); }));
 }
 
 void add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {

@@ -24,6 +24,11 @@ void add_backends_option(CLI::App& command, std::vector<std::string>& backends);
 // carries it to the ranks.
 void add_link_option(CLI::App& command);
 
+// Declares --algorithm NAME,...: the algorithms that every later group of this process and of its
+// ranks takes (collectives/selection/algorithm_selection.hpp). RINGSIDE_ALGORITHM in the
+// environment carries them to the ranks.
+void add_algorithm_option(CLI::App& command);
+
 // Declares --memory-limit GB, in 10^9 bytes, for all ranks on this machine. 0: do not check.
 // Without it the limit is the available memory.
 void add_memory_limit(CLI::App& command, std::optional<double>& gigabytes);

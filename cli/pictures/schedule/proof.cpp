@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <ostream>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,8 +28,8 @@ std::vector<std::string> findings_of_case(const Algorithm& algorithm, int size, 
 
 // Counts steps and chunks with max_size ranks as the bounds in the literature do. (All roots cost
 // the same.)
-void count_costs(Proof& proof) {
-  const std::vector<Schedule> schedules = make_schedules(proof.algorithm, proof.max_size);
+void count_costs(Proof& proof, int root) {
+  const std::vector<Schedule> schedules = make_schedules(proof.algorithm, proof.max_size, root);
   for (int rank = 0; rank < proof.max_size; ++rank) {
     const Schedule& schedule = schedules[rank];
     int sent = 0;
@@ -40,6 +41,18 @@ void count_costs(Proof& proof) {
   }
 }
 
+std::string sizes_of(const Proof& proof) {
+  if (proof.algorithm.only.empty()) return fmt::format("1-{}", proof.max_size);
+  std::set<int> sizes;
+  for (const Case& only : proof.algorithm.only) sizes.insert(only.size);
+  return fmt::format("{}", fmt::join(sizes, ","));
+}
+
+std::string roots_of(const Algorithm& algorithm) {
+  if (!has_root(algorithm.collective)) return "-";
+  return algorithm.only.empty() ? "all" : "some";
+}
+
 }  // namespace
 
 void Findings::add_case(const std::vector<std::string>& found) {
@@ -49,14 +62,17 @@ void Findings::add_case(const std::vector<std::string>& found) {
 }
 
 Proof prove(const Algorithm& algorithm, int max_size) {
-  Proof proof{.algorithm = algorithm, .max_size = max_size};
+  std::vector<Case> cases = algorithm.only;
+  for (int size = 1; algorithm.only.empty() && size <= max_size; ++size)
+    for (int root = 0; root < (has_root(algorithm.collective) ? size : 1); ++root)
+      cases.push_back({size, root});
+  const auto largest =
+      std::max_element(cases.begin(), cases.end(), [](Case a, Case b) { return a.size < b.size; });
+  Proof proof{.algorithm = algorithm, .max_size = largest->size};
   const auto start = Clock::now();
-  for (int size = 1; size <= max_size; ++size) {
-    const int roots = has_root(algorithm.collective) ? size : 1;
-    for (int root = 0; root < roots; ++root)
-      proof.findings.add_case(findings_of_case(algorithm, size, root));
-  }
-  if (proof.findings.hold()) count_costs(proof);
+  for (const auto& [size, root] : cases)
+    proof.findings.add_case(findings_of_case(algorithm, size, root));
+  if (proof.findings.hold()) count_costs(proof, largest->root);
   proof.findings.time_ms = seconds_since(start) * 1e3;
   return proof;
 }
@@ -87,9 +103,8 @@ Table table_of(const std::vector<Proof>& proofs) {
         findings.hold() ? "proved"
                         : fmt::format("NO: {} of {} cases fail", findings.failed, findings.cases);
     table.rows.push_back(
-        {name_of(collective), proof.algorithm.name, fmt::format("1-{}", proof.max_size),
-         proof.max_size, findings.cases, findings.hold(), promise_of(collective),
-         has_root(collective) ? "all" : "-", verdict, cost(proof.steps), cost(proof.chunks),
+        {name_of(collective), proof.algorithm.name, sizes_of(proof), proof.max_size, findings.cases, findings.hold(), promise_of(collective),
+         roots_of(proof.algorithm), verdict, cost(proof.steps), cost(proof.chunks),
          cost(proof.chunks_sent), cost(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)),
          findings.time_ms * 1e3, findings.time_ms});
   }

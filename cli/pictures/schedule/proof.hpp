@@ -33,8 +33,8 @@ struct Proof {
   int chunks_sent = 0;  // with max_size ranks: by the rank that sends most
 };
 
-// Verifies the algorithm for 1 to max_size ranks and every root. An exception of the algorithm
-// becomes a finding.
+// Verifies the algorithm for 1 to max_size ranks and every root, or for the cases of its file. An
+// exception of the algorithm becomes a finding.
 Proof prove(const collectives::Algorithm& algorithm, int max_size);
 
 // The algorithms on `size` ranks beside the lower bounds of their collectives, and which of them

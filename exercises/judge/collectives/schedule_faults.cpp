@@ -15,7 +15,11 @@ Verdict fault_of_promise(Collective collective, int largest,
   for (int size = 1; size <= largest; ++size)
     for (int root = 0; root < (has_root(collective) ? size : 1); ++root) {
       const Schedules seen = schedules(size, root);
-      const std::vector<std::string> faults = verify(collective, seen, root);
+      std::vector<std::string> faults = verify(collective, seen, root);
+      if (has_blocks(collective) && seen[0].chunks != size)  // here a block is one chunk
+        faults.assign(1, fmt::format("{} on {} ranks needs {} chunks, one for each rank, but "
+                                     "Schedule::chunks is {}",
+                                     name_of(collective), size, size, seen[0].chunks));
       if (faults.empty()) continue;
       const std::string where = has_root(collective) ? fmt::format(", root {}", root) : "";
       return {{fmt::format("{}, world {}{}: {}", name_of(collective), size, where, faults[0])},

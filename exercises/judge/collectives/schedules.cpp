@@ -12,46 +12,6 @@
 using namespace ringside::collectives;
 using ringside::exercises::Json;
 
-void nlohmann::adl_serializer<Schedule>::to_json(json& json, const Schedule& schedule) {
-  Json steps = Json::array();
-  for (const Step& step : schedule.steps) {
-    Json each = Json::object();
-    if (step.send) {
-      each["send"] = {{"to", step.send->to},
-                      {"first", step.send->chunks.first},
-                      {"count", step.send->chunks.count}};
-      if (step.send->input) each["send"]["input"] = *step.send->input;
-    }
-    if (step.receive)
-      each["receive"] = {{"from", step.receive->from},
-                         {"first", step.receive->chunks.first},
-                         {"count", step.receive->chunks.count},
-                         {"action", step.receive->action == Action::add ? "add" : "overwrite"}};
-    steps.push_back(std::move(each));
-  }
-  json = {{"chunks", schedule.chunks}, {"steps", std::move(steps)}};
-}
-
-void nlohmann::adl_serializer<Schedule>::from_json(const json& json, Schedule& schedule) {
-  schedule = {.chunks = json.at("chunks"), .steps = {}};
-  for (const Json& each : json.at("steps")) {
-    Step step;
-    if (each.contains("send")) {
-      const Json& send = each["send"];
-      step.send = Send{.to = send.at("to"), .chunks = {send.at("first"), send.at("count")}};
-      if (send.contains("input")) step.send->input = send["input"].get<int>();
-    }
-    if (each.contains("receive")) {
-      const Json& receive = each["receive"];
-      step.receive =
-          Receive{.from = receive.at("from"),
-                  .chunks = {receive.at("first"), receive.at("count")},
-                  .action = receive.at("action") == "add" ? Action::add : Action::overwrite};
-    }
-    schedule.steps.push_back(step);
-  }
-}
-
 namespace ringside::exercises {
 
 using namespace collectives;

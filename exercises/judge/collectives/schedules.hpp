@@ -1,4 +1,4 @@
-// What the judges of schedules share: schedules as JSON, and drawings of them.
+// What the judges of schedules share: schedules for every number of ranks, and drawings of them.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,13 @@
 
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/call.hpp"
+#include "collectives/exchange/schedule_json.hpp"
 #include "exercises/judge/judge.hpp"
 
 namespace ringside::collectives {
 class Executor;
 class Watchdog;
 }  // namespace ringside::collectives
-
-// The form of a schedule in JSON:
-//
-//     {"chunks": 3, "steps": [{"send": {"to": 1, "first": 2, "count": 1},
-//                              "receive": {"from": 2, "first": 1, "count": 1, "action": "add"}}]}
-template <>
-struct nlohmann::adl_serializer<ringside::collectives::Schedule> {
-  static void to_json(json& json, const ringside::collectives::Schedule& schedule);
-  static void from_json(const json& json, ringside::collectives::Schedule& schedule);
-};
 
 namespace ringside::exercises {
 

@@ -1,0 +1,125 @@
+#include "collectives/exchange/algorithm_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "collectives/exchange/schedule_json.hpp"
+#include "collectives/proof/verify_algorithm.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+using nlohmann::json;
+
+// The proof keeps ranks * ranks * chunks numbers: a file must not exhaust the memory.
+constexpr int most_ranks = 1024, most_chunks = 16384;
+
+std::string text_of(const std::string& file) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  require(in.good(), "the algorithm {} cannot be read: {}", file, std::strerror(errno));
+  return text.str();
+}
+
+CaseOfFile case_of(const json& object) {
+  require(object.is_object() && object.contains("collective") && object["collective"].is_string() &&
+              object.contains("schedules") && object["schedules"].is_array(),
+          "expected {{\"collective\": \"all_reduce\", \"schedules\": [one for each rank]}}");
+  CaseOfFile found{.collective = collective_named(object["collective"].get<std::string>()),
+                   .schedules = {}};
+  if (const json root = object.value("root", json()); !root.is_null()) {
+    require(root.is_number_integer(), "the root must be the number of a rank, not {}", root.dump());
+    found.root = root.get<int>();
+  }
+  for (const json& schedule : object["schedules"]) {
+    try {
+      found.schedules.push_back(schedule.get<Schedule>());
+    } catch (const Error& error) {
+      fail("rank {}, {}", found.schedules.size(), error.what());
+    }
+  }
+  return found;
+}
+
+std::vector<CaseOfFile> cases_of_json(const std::string& text) {
+  const json parsed = json::parse(text);
+  std::vector<CaseOfFile> cases;
+  for (const json& object : parsed.is_array() ? parsed : json::array({parsed}))
+    cases.push_back(case_of(object));
+  return cases;
+}
+
+std::vector<CaseOfFile> cases_of(const std::string& file, const std::string& text) {
+  std::vector<CaseOfFile> cases;
+  try {
+    cases = cases_of_json(text);
+    require(!cases.empty(), "there is no schedule in it");
+    for (const CaseOfFile& each : cases) {
+      const int size = static_cast<int>(each.schedules.size());
+      require(each.collective == cases[0].collective, "one file is for one collective");
+      require(size >= 1 && size <= most_ranks, "it has schedules for {} ranks: expected 1 to {}",
+              size, most_ranks);
+      require(each.root >= 0 && each.root < size, "the root must be one of 0 to {}, not {}",
+              size - 1, each.root);
+      for (const Schedule& schedule : each.schedules)
+        require(schedule.chunks >= 1 && schedule.chunks <= most_chunks,
+                "a buffer has 1 to {} chunks, not {}", most_chunks, schedule.chunks);
+    }
+  } catch (const std::exception& error) {
+    fail("the algorithm {} cannot be used: {}", file, error.what());
+  }
+  return cases;
+}
+
+}  // namespace
+
+bool is_algorithm_file(std::string_view name) {
+  return name.find_first_of("./") != std::string_view::npos;
+}
+
+const Algorithm& load_algorithm(const std::string& file) {
+  const std::string text = text_of(file), name = std::filesystem::path(file).filename();
+  const auto cases = cases_of(file, text);
+  Algorithm algorithm{.collective = cases[0].collective, .name = name, .make = {}};
+  for (const CaseOfFile& each : cases)
+    algorithm.only.push_back({static_cast<int>(each.schedules.size()), each.root});
+  // make_schedules() has checked that there is such a case.
+  algorithm.make = [cases](int size, int rank, int root) -> Schedule {
+    Schedule found;  // a rank alone has nothing to do
+    for (const CaseOfFile& each : cases)
+      if (static_cast<int>(each.schedules.size()) == size) {
+        found = each.schedules[static_cast<std::size_t>(rank)];
+        if (each.root == root) break;
+      }
+    return found;
+  };
+  return add_algorithm(algorithm, std::hash<std::string>()(text));
+}
+
+const Algorithm& load_proved_algorithm(const std::string& file) {
+  const Algorithm& algorithm = load_algorithm(file);
+  for (const Case& only : algorithm.only) {
+    const auto faults = verify(algorithm, only.size, only.root);
+    require(faults.empty(), "{}\n`ringside prove --algorithm {}` shows all that is wrong with it",
+            faults.empty() ? "" : faults[0], file);
+  }
+  return algorithm;
+}
+
+const Algorithm& algorithm_named(Collective collective, const std::string& name) {
+  if (!is_algorithm_file(name)) return find_algorithm(collective, name);
+  const Algorithm& algorithm = load_proved_algorithm(name);
+  require(algorithm.collective == collective, "{} is an algorithm for {}, not for {}", name,
+          name_of(algorithm.collective), name_of(collective));
+  return algorithm;
+}
+
+}  // namespace ringside::collectives

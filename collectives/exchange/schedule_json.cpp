@@ -1,0 +1,98 @@
+#include "collectives/exchange/schedule_json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.hpp"
+
+using namespace ringside::collectives;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* send_keys = R"("to", "first", "count" and perhaps "input")";
+constexpr const char* receive_keys = R"("from", "first", "count" and "action")";
+
+// Throws Error unless `object` has only these keys. A key that is misspelt would not be noticed.
+void require_keys(const json& object, std::initializer_list<std::string_view> keys,
+                  std::string_view expected) {
+  ringside::require(object.is_object(), "expected an object with {}, not {}", expected,
+                    object.dump());
+  for (const auto& [key, value] : object.items())
+    ringside::require(std::find(keys.begin(), keys.end(), key) != keys.end(),
+                      "'{}' is unknown in {}: expected {}", key, object.dump(), expected);
+}
+
+int integer(const json& object, const char* key, std::string_view expected) {
+  // Some languages write 2 as 2.0.
+  const double number =
+      object.contains(key) && object[key].is_number() ? object[key].get<double>() : 0.5;
+  ringside::require(number == std::floor(number) && std::abs(number) < 1e9,
+                    "{} has no integer '{}': expected {}", object.dump(), key, expected);
+  return static_cast<int>(number);
+}
+
+Step step_from(const json& each) {
+  require_keys(each, {"send", "receive"}, R"("send", "receive" or both)");
+  Step step;
+  if (each.contains("send")) {
+    const json& send = each["send"];
+    require_keys(send, {"to", "first", "count", "input"}, send_keys);
+    const auto number = [&](const char* key) { return integer(send, key, send_keys); };
+    step.send = Send{.to = number("to"), .chunks = {number("first"), number("count")}};
+    if (send.contains("input")) step.send->input = number("input");
+  }
+  if (each.contains("receive")) {
+    const json& receive = each["receive"];
+    require_keys(receive, {"from", "first", "count", "action"}, receive_keys);
+    const auto number = [&](const char* key) { return integer(receive, key, receive_keys); };
+    const json action = receive.value("action", json());
+    ringside::require(action == "add" || action == "overwrite",
+                      "the action of {} must be \"add\" or \"overwrite\"", receive.dump());
+    step.receive = Receive{.from = number("from"),
+                           .chunks = {number("first"), number("count")},
+                           .action = action == "add" ? Action::add : Action::overwrite};
+  }
+  return step;
+}
+
+}  // namespace
+
+void nlohmann::adl_serializer<Schedule>::to_json(json& object, const Schedule& schedule) {
+  json steps = json::array();
+  for (const auto& [send, receive] : schedule.steps) {
+    json each = json::object();
+    if (send) {
+      each["send"] = {
+          {"to", send->to}, {"first", send->chunks.first}, {"count", send->chunks.count}};
+      if (send->input) each["send"]["input"] = *send->input;
+    }
+    if (receive)
+      each["receive"] = {{"from", receive->from},
+                         {"first", receive->chunks.first},
+                         {"count", receive->chunks.count},
+                         {"action", receive->action == Action::add ? "add" : "overwrite"}};
+    steps.push_back(std::move(each));
+  }
+  object = {{"chunks", schedule.chunks}, {"steps", std::move(steps)}};
+}
+
+void nlohmann::adl_serializer<Schedule>::from_json(const json& object, Schedule& schedule) {
+  constexpr const char* expected = R"("chunks" and "steps")";
+  require_keys(object, {"chunks", "steps"}, expected);
+  schedule = {.chunks = integer(object, "chunks", expected), .steps = {}};
+  ringside::require(object.contains("steps") && object["steps"].is_array(),
+                    "a schedule needs a list of \"steps\"");
+  for (const json& each : object["steps"]) {
+    try {
+      schedule.steps.push_back(step_from(each));
+    } catch (const ringside::Error& error) {
+      ringside::fail("step {}: {}", schedule.steps.size(), error.what());
+    }
+  }
+}

@@ -1,0 +1,19 @@
+// A schedule as JSON: the form of algorithm files (algorithm_file.hpp) and of the answers to the
+// exercises (exercises/programs.md).
+//
+//     {"chunks": 3, "steps": [{"send": {"to": 1, "first": 2, "count": 1},
+//                              "receive": {"from": 2, "first": 1, "count": 1, "action": "add"}}]}
+//
+// A step may lack "send" or "receive". A send with "input" takes the rank's original input, from
+// that chunk on. Reading throws Error with the step and the message that are wrong.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "collectives/algorithms/schedule.hpp"
+
+template <>
+struct nlohmann::adl_serializer<ringside::collectives::Schedule> {
+  static void to_json(json& object, const ringside::collectives::Schedule& schedule);
+  static void from_json(const json& object, ringside::collectives::Schedule& schedule);
+};
