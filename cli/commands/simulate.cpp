@@ -166,8 +166,8 @@ void add_collective_options(CLI::App& command, SimulateArguments& args) {
          in_range(2, 1e6));
   option("--algorithm NAME,...", args.algorithms,
          fmt::format(
-             "Of a collective: algorithms, or files of some; beyond {} ranks only those "
-             "of the default [{}, double_tree over several servers, and in_network where switches add up]",
+             "Of a collective: algorithms, or files of some; beyond {} ranks only those of the "
+             "default [{}, double_tree over several servers, and in_network where switches add up]",
              planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")));
   option("--bytes SIZE,...", args.bytes, "Of a collective: sizes of the buffer [1KB to 1GB]");
 }

@@ -78,10 +78,8 @@ TEST_CASE("NCCL over several servers: 370 GB/s on 16 GPUs, 300 to 350 on 1,984")
   // Up and down 3 levels of servers, and 7 hops inside: by hand.
   CHECK(h100.tree_latency(1, 64, 1) == doctest::Approx(2 * (3 * 6e-6 + 7 * 3e-6)));
   CHECK(h100.tree_latency(1, 8, 8) == doctest::Approx(2 * 3 * 6e-6));
-  CHECK_THROWS_WITH_AS(all_reduce_time("double_tree", 8, 1000, h100),
-                       "double_tree joins servers, but one server of h100 holds all 8 ranks: leave "
-                       "out double_tree, or give more than 8 ranks",
-                       Error);
+  // On one server it is the schedule of that name.
+  CHECK(all_reduce_time("double_tree", 8, 1000, h100).seconds > 0);
 }
 
 TEST_CASE("few bytes want few steps, many bytes want few bytes") {

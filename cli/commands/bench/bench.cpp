@@ -197,9 +197,11 @@ void add_bench_command(CLI::App& app) {
   option("--plugin FILE.so,...", args.plugins,
          "Backends of your own in shared libraries (docs/your_own.md), each checked at every size "
          "before it is timed");
-  option("--algorithm NAME,...", options.algorithms,
-         "Algorithms of our own backends, one row for each: names, which `ringside prove` lists, or "
-         "files. auto: the algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by calibration)")
+  option(
+      "--algorithm NAME,...", options.algorithms,
+      "Algorithms of our own backends, one row for each: names, which `ringside prove` lists, or "
+      "files. auto: the algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by "
+      "calibration)")
       ->capture_default_str();
   add_link_option(option.command());
   option("--type TYPE", args.type, "Type of the elements")->capture_default_str();

@@ -77,28 +77,12 @@ TEST_CASE("help and version go to stdout and exit with 0") {
 }
 
 TEST_CASE("the help of every command fits into 80 columns") {
-  for (const std::string command : {"",
-                                    "step",
-                                    "step tensor",
-                                    "step pipeline",
-                                    "prove",
-                                    "prove pipeline",
-                                    "hello",
-                                    "bench",
-                                    "bench train",
-                                    "bench ddp",
-                                    "bench zero",
-                                    "bench mesh",
-                                    "bench kernels",
-                                    "train",
-                                    "compare",
-                                    "generate",
-                                    "eval",
-                                    "tokenize",
-                                    "account",
-                                    "simulate",
-                                    "launch",
-                                    "postmortem"}) {
+  for (const std::string command :
+       {"",           "step",           "step tensor", "step pipeline", "prove",
+        "synthesize", "prove pipeline", "hello",       "bench",         "bench train",
+        "bench ddp",  "bench zero",     "bench mesh",  "bench kernels", "train",
+        "compare",    "generate",       "eval",        "tokenize",      "account",
+        "simulate",   "launch",         "postmortem"}) {
     CAPTURE(command);
     const auto outcome =
         run_program({"sh", "-c", "\"$0\" " + command + " --help", ringside_binary});

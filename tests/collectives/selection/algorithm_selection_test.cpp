@@ -50,7 +50,7 @@ TEST_CASE("forced algorithms are selected, and other collectives keep theirs") {
 TEST_CASE("an unknown name is an error that lists the known ones") {
   CHECK_THROWS_WITH_AS(AlgorithmSelection("all_reduce"),
                        "'all_reduce' does not name an algorithm: write collective=algorithm, such "
-                       "as all_reduce=ring, separated by commas",
+                       "as all_reduce=ring, or a file, such as my.json, separated by commas",
                        Error);
   CHECK_THROWS_WITH_AS(
       AlgorithmSelection("reduce_scatter=tree"),
