@@ -185,10 +185,9 @@ void Accountant::data_traffic() {
     const double tree =
         machine_.tree_latency(machine_.level_index_for(stride * ranks), ranks, stride);
     // The hops of a ring, or of a tree between servers.
-    const double hops =
-        tree > 0 ? std::min(2 * ring, tree / level_along(axis).latency) : 2 * ring;
-    add(axis, "all-reduce of gradients", buckets, hops,
-        ring_all_reduce_bytes(n, gradient * held), backward);
+    const double hops = tree > 0 ? std::min(2 * ring, tree / level_along(axis).latency) : 2 * ring;
+    add(axis, "all-reduce of gradients", buckets, hops, ring_all_reduce_bytes(n, gradient * held),
+        backward);
     return;
   }
   // Stage 2 keeps no whole gradients, so it reduces those of every micro-batch.

@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "cli/pictures/lanes.hpp"
-
 namespace ringside::cli {
 
 using namespace pipeline_parallel;
@@ -29,11 +27,6 @@ const char* colour_of(Kind kind, bool light) {
   if (kind == Kind::forward) return light ? "\033[30;48;5;117m" : "\033[97;48;5;25m";
   if (kind == Kind::backward_weight) return light ? "\033[30;48;5;114m" : "\033[97;48;5;28m";
   return light ? "\033[30;48;5;215m" : "\033[97;48;5;130m";
-}
-
-const char* class_of(Kind kind) {
-  if (kind == Kind::forward) return "forward";
-  return kind == Kind::backward_weight ? "weight" : "backward";
 }
 
 // "F0"; "f0" for the second of two stages; "4F0" where a rank has more than two.
@@ -170,24 +163,6 @@ void draw_pipeline(std::ostream& out, const TimedSchedule& timed, int width, boo
     for (int rank = 0; rank < timed.schedule.ranks(); ++rank)
       out << line_of(fmt::format("rank {}", rank), row_of(boxes[rank], first, last, colour));
   }
-}
-
-std::string svg_of_pipeline(const TimedSchedule& timed, const std::string& title) {
-  // A box has room for its number, up to a width that a page can show.
-  constexpr double widest = 2000;
-  const auto digits = fmt::to_string(timed.schedule.micro_batches - 1).size();
-  const auto length = [&](const Action&) { return 12 + 7.5 * static_cast<double>(digits); };
-  const double pixels = std::min(scale_for(timed, length) * timed.timing.step, widest);
-  std::vector<Lane> lanes;
-  for (int rank = 0; rank < timed.schedule.ranks(); ++rank) {
-    Lane& lane =
-        lanes.emplace_back(fmt::to_string(rank), fmt::format("rank {}", rank), timed.timing.step);
-    for (const auto& [action, span, position, pale] : lane_of(timed, rank))
-      lane.marks.push_back({fmt::format("{}{}", class_of(action.kind), pale ? " second" : ""),
-                            text_of(action), span.start, span.end,
-                            fmt::to_string(action.micro_batch)});
-  }
-  return svg_file(title, lanes, timed.timing.step, pixels);
 }
 
 }  // namespace ringside::cli

@@ -102,11 +102,12 @@ Table table_of(const std::vector<Proof>& proofs) {
     const std::string verdict =
         findings.hold() ? "proved"
                         : fmt::format("NO: {} of {} cases fail", findings.failed, findings.cases);
-    table.rows.push_back(
-        {name_of(collective), proof.algorithm.name, sizes_of(proof), proof.max_size, findings.cases, findings.hold(), promise_of(collective),
-         roots_of(proof.algorithm), verdict, cost(proof.steps), cost(proof.chunks),
-         cost(proof.chunks_sent), cost(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)),
-         findings.time_ms * 1e3, findings.time_ms});
+    table.rows.push_back({name_of(collective), proof.algorithm.name, sizes_of(proof),
+                          proof.max_size, findings.cases, findings.hold(), promise_of(collective),
+                          roots_of(proof.algorithm), verdict, cost(proof.steps), cost(proof.chunks),
+                          cost(proof.chunks_sent),
+                          cost(fmt::format("{}/{}", proof.chunks_sent, proof.chunks)),
+                          findings.time_ms * 1e3, findings.time_ms});
   }
   return table;
 }
