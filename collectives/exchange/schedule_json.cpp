@@ -15,8 +15,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* send_keys = R"("to", "first", "count" and perhaps "input")";
-constexpr const char* receive_keys = R"("from", "first", "count" and "action")";
+constexpr const char* send_keys = R"("to", "first", "count" and perhaps "stride" and "input")";
+constexpr const char* receive_keys = R"("from", "first", "count", "action" and perhaps "stride")";
 
 // Throws Error unless `object` has only these keys. A key that is misspelt would not be noticed.
 void require_keys(const json& object, std::initializer_list<std::string_view> keys,
@@ -37,25 +37,39 @@ int integer(const json& object, const char* key, std::string_view expected) {
   return static_cast<int>(number);
 }
 
-Step step_from(const json& each) {
+ChunkRange chunks_from(const json& message, int chunks, const char* expected) {
+  const int first = integer(message, "first", expected),
+            count = integer(message, "count", expected);
+  if (!message.contains("stride")) return {first, count};
+  ringside::require(chunks > 0, "chunks with a stride need a buffer that has chunks: {}",
+                    message.dump());
+  return circular(first, count, integer(message, "stride", expected), chunks);
+}
+
+void add_chunks(json& message, ChunkRange chunks) {
+  message["first"] = chunks.first;
+  message["count"] = chunks.count;
+  if (chunks.modulus > 0) message["stride"] = chunks.stride;
+}
+
+Step step_from(const json& each, int chunks) {
   require_keys(each, {"send", "receive"}, R"("send", "receive" or both)");
   Step step;
   if (each.contains("send")) {
     const json& send = each["send"];
-    require_keys(send, {"to", "first", "count", "input"}, send_keys);
-    const auto number = [&](const char* key) { return integer(send, key, send_keys); };
-    step.send = Send{.to = number("to"), .chunks = {number("first"), number("count")}};
-    if (send.contains("input")) step.send->input = number("input");
+    require_keys(send, {"to", "first", "count", "stride", "input"}, send_keys);
+    step.send.emplace(
+        Send{integer(send, "to", send_keys), chunks_from(send, chunks, send_keys), {}});
+    if (send.contains("input")) step.send->input = integer(send, "input", send_keys);
   }
   if (each.contains("receive")) {
     const json& receive = each["receive"];
-    require_keys(receive, {"from", "first", "count", "action"}, receive_keys);
-    const auto number = [&](const char* key) { return integer(receive, key, receive_keys); };
+    require_keys(receive, {"from", "first", "count", "stride", "action"}, receive_keys);
     const json action = receive.value("action", json());
     ringside::require(action == "add" || action == "overwrite",
                       "the action of {} must be \"add\" or \"overwrite\"", receive.dump());
-    step.receive = Receive{.from = number("from"),
-                           .chunks = {number("first"), number("count")},
+    step.receive = Receive{.from = integer(receive, "from", receive_keys),
+                           .chunks = chunks_from(receive, chunks, receive_keys),
                            .action = action == "add" ? Action::add : Action::overwrite};
   }
   return step;
@@ -68,15 +82,15 @@ void nlohmann::adl_serializer<Schedule>::to_json(json& object, const Schedule& s
   for (const auto& [send, receive] : schedule.steps) {
     json each = json::object();
     if (send) {
-      each["send"] = {
-          {"to", send->to}, {"first", send->chunks.first}, {"count", send->chunks.count}};
+      each["send"] = {{"to", send->to}};
+      add_chunks(each["send"], send->chunks);
       if (send->input) each["send"]["input"] = *send->input;
     }
-    if (receive)
+    if (receive) {
       each["receive"] = {{"from", receive->from},
-                         {"first", receive->chunks.first},
-                         {"count", receive->chunks.count},
                          {"action", receive->action == Action::add ? "add" : "overwrite"}};
+      add_chunks(each["receive"], receive->chunks);
+    }
     steps.push_back(std::move(each));
   }
   object = {{"chunks", schedule.chunks}, {"steps", std::move(steps)}};
@@ -90,7 +104,7 @@ void nlohmann::adl_serializer<Schedule>::from_json(const json& object, Schedule&
                     "a schedule needs a list of \"steps\"");
   for (const json& each : object["steps"]) {
     try {
-      schedule.steps.push_back(step_from(each));
+      schedule.steps.push_back(step_from(each, schedule.chunks));
     } catch (const ringside::Error& error) {
       ringside::fail("step {}: {}", schedule.steps.size(), error.what());
     }

@@ -5,7 +5,9 @@
 //                              "receive": {"from": 2, "first": 1, "count": 1, "action": "add"}}]}
 //
 // A step may lack "send" or "receive". A send with "input" takes the rank's original input, from
-// that chunk on. Reading throws Error with the step and the message that are wrong.
+// that chunk on. With "stride": s the chunks are first, first + s, first + 2s, ..., and after the
+// last chunk of the buffer comes chunk 0. Reading throws Error with the step and the message that
+// are wrong.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -22,8 +22,8 @@ endforeach()
 foreach(document man/man1/ringside.1 bash-completion/completions/ringside zsh/site-functions/_ringside
                  fish/vendor_completions.d/ringside.fish doc/ringside/LICENSE)
   file(READ ${FOLDER}/prefix/share/${document} text)
-  if(NOT text MATCHES "postmortem" AND NOT document MATCHES "LICENSE")
-    message(FATAL_ERROR "share/${document} does not know the command postmortem")
+  if(NOT text MATCHES "postmortem|ringside help --as words|LICENSE|Apache")
+    message(FATAL_ERROR "share/${document} neither knows the command postmortem nor asks the program for its words")
   endif()
 endforeach()
 

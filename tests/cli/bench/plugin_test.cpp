@@ -65,6 +65,6 @@ TEST_CASE("bench --plugin: a file that is no plugin, and a call that it does not
   CHECK(contains(bench_with(RINGSIDE_NO_BACKEND, {"-n", "2"}).err, RINGSIDE_NO_BACKEND
                  " has no backend: expected a variable "
                  "ringside_backend, as shown in collectives/backends/plugin.hpp"));
-  CHECK(contains(bench_with(star, {"-n", "2", "--type", "fp64"}).err,
+  CHECK(contains(bench_with(star, {"-n", "2", "--type", "fp64", "--bytes", "8B"}).err,
                  "the star has only all_reduce of fp32, not all_reduce of "));
 }

@@ -101,11 +101,15 @@ std::vector<std::set<std::string>> options_of_train() {
 
 // Options that a rank may choose for itself, or that are compared in another way.
 const std::set<std::string> a_ranks_own{
-    "--help",    "--help-all",  "--ranks",        "--backend",  // compared when the ranks meet
-    "--data",    "--tokenizer",  // the trainer compares the text and the tokenizer themselves
-    "--model",                   // a name for sizes, which are compared
-    "--link",    "--threads",   "--memory-limit",  // of a rank and its host
-    "--metrics", "--overwrite",                    // only rank 0 writes
+    "--help",           "--help-all",  "--ranks",
+    "--backend",                        // compared when the ranks meet
+    "--data",           "--tokenizer",  // the trainer compares the text and the tokenizer
+                                        // themselves
+    "--model",                          // a name for sizes, which are compared
+    "--link",           "--threads",   "--memory-limit",  // of a rank and its host
+    "--metrics",        "--overwrite",                    // only rank 0 writes
+    "--algorithm",                                        // compared in each call
+    "--accept-changes",  // of a checkpoint's files, which are on its host
 };
 
 }  // namespace
@@ -189,6 +193,14 @@ std::vector<Change> changes_of_a_plan() {
       {"--mesh",
        [](auto& plan, auto&) { plan.mesh->shape = ringside::parallel::MeshShape("pp=2,dp=2"); }},
       {"--sequence-parallel", [](auto& plan, auto&) { plan.mesh->sequence_parallel = true; }},
+      {"--context",
+       [](auto& plan, auto&) {
+         plan.mesh->context.exchange = ringside::context_parallel::Exchange::ulysses;
+       }},
+      {"--token-order",
+       [](auto& plan, auto&) {
+         plan.mesh->context.order = ringside::context_parallel::TokenOrder::contiguous;
+       }},
       {"--schedule", [](auto& plan, auto&) { plan_schedule(*plan.mesh, "gpipe", 4); }},
       {"--stages-per-rank",
        [](auto& plan, auto&) {

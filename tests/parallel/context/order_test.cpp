@@ -68,7 +68,7 @@ TEST_CASE("the steps of a ring compute each visible pair of pieces once, and no 
     }
 }
 
-TEST_CASE("zigzag order gives every rank as many products; contiguous gives the last 2c-1 times") {
+TEST_CASE("zigzag order divides products evenly and contiguous gives the last rank 2c-1 times") {
   for (int ranks = 2; ranks <= 8; ++ranks) {
     const std::int64_t tokens = 2 * ranks * 64;
     std::int64_t all = 0;

@@ -74,9 +74,11 @@ TEST_CASE("an error names file, line and column, and what was expected") {
   CHECK(error_of("0F0,0B0\n2F0,2B0\n") ==
         "mine.csv: expected stages 0 to 2, got no action of stage 1 in any row");
   CHECK(error_of("") == "mine.csv: expected one row per rank, got an empty file");
-  CHECK(error_of("0F0,0B1000000\n") ==
-        "mine.csv: expected at least 1000001 actions, a forward for each of 1 stages and 1000001 "
+  CHECK(error_of("0F0,0B60000\n") ==
+        "mine.csv: expected at least 60001 actions, a forward for each of 1 stages and 60001 "
         "micro-batches; got 2");
+  CHECK(error_of("0F0,0B1000000\n") ==
+        "mine.csv:1:5: expected a micro-batch from 0 to 65535, got 1000000");
   CHECK(error_of("70000F0\n") == "mine.csv:1:1: expected a stage from 0 to 65535, got 70000");
   CHECK(error_of("0F\x1b[31m\n").ends_with("got \"0F\\x1b[31m\""));
 }

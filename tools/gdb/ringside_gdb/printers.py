@@ -27,12 +27,13 @@ def words(read):
 
 
 def chunks_text(value):
-    count, chunks, unit = (int(value[field]) for field in ("count_", "chunks_", "unit_"))
+    count, blocks, parts, unit = (int(value[field]) for field in ("count_", "blocks_", "parts_", "unit_"))
     floor, more = int(value["floor_"]), int(value["remainder_"])
-    sizes = [unit * (floor + (1 if i < more else 0)) for i in range(chunks)]
-    if chunks:
-        sizes[-1] += count - sum(sizes)
-    return f"{count} elements in {values.counted(chunks, 'chunk')}: {', '.join(map(str, sizes))}"
+    in_blocks = [unit * (floor + (1 if i < more else 0)) for i in range(blocks)]
+    if blocks:
+        in_blocks[-1] += count - sum(in_blocks)
+    sizes = [block // parts + (1 if part < block % parts else 0) for block in in_blocks for part in range(parts)]
+    return f"{count} elements in {values.counted(len(sizes), 'chunk')}: {', '.join(map(str, sizes))}"
 
 
 class SchedulePrinter(Printer):
