@@ -101,15 +101,15 @@ std::vector<std::set<std::string>> options_of_train() {
 
 // Options that a rank may choose for itself, or that are compared in another way.
 const std::set<std::string> a_ranks_own{
-    "--help",           "--help-all",  "--ranks",
-    "--backend",                        // compared when the ranks meet
-    "--data",           "--tokenizer",  // the trainer compares the text and the tokenizer
-                                        // themselves
-    "--model",                          // a name for sizes, which are compared
-    "--link",           "--threads",   "--memory-limit",  // of a rank and its host
-    "--metrics",        "--overwrite",                    // only rank 0 writes
-    "--algorithm",                                        // compared in each call
-    "--accept-changes",  // of a checkpoint's files, which are on its host
+    "--help", "--help-all", "--ranks",
+    "--backend",                              // compared when the ranks meet
+    "--data", "--tokenizer",                  // the trainer compares the text and the tokenizer
+                                              // themselves
+    "--model",                                // a name for sizes, which are compared
+    "--link", "--threads", "--memory-limit",  // of a rank and its host
+    "--metrics", "--overwrite",               // only rank 0 writes
+    "--algorithm",                            // compared in each call
+    "--accept-changes",                       // of a checkpoint's files, which are on its host
 };
 
 }  // namespace
