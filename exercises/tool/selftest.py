@@ -106,9 +106,9 @@ def programs(kit, exercise):
     if verdict["status"] != "right":
         yield f"answers.py: {described(verdict)}"
     for command, says in (("exit", "ended without an answer to"), ("echo hello; cat", "expected one line of JSON"),
-                          ("echo '{}'; cat", "has not the form that programs.md shows")):
+                          ("echo '{}'; cat", "has not the form that programs.md shows|has no integer 'chunks'")):
         verdict = checked(kit, exercise, {}, command=f"sh -c {shlex.quote(command)}", only=exercise["cases"][0]["id"])
-        if not says in str(verdict["cases"][0].get("says")):
+        if not re.search(says, str(verdict["cases"][0].get("says", [""])[0])):
             yield f"a program that does \"{command}\": expected \"{says}\"; {described(verdict)}"
 
 
