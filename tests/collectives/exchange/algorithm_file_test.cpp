@@ -113,7 +113,7 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
   other["schedules"][2]["steps"][1]["send"].erase("to");
   says(other,
        R"(rank 2, step 1: {"count":1,"first":0} has no integer 'to': expected "to", "first", )"
-       R"("count" and perhaps "input")");
+       R"("count" and perhaps "stride" and "input")");
   other = ring;
   other["schedules"][1]["steps"][0]["recieve"] = 1;
   CHECK(contains(error_of(File("form.json", other)), "rank 1, step 0: 'recieve' is unknown in {"));
