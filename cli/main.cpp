@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/options/help_formatter.hpp"
 #include "cli/commands/options/option_checks.hpp"

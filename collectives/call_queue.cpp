@@ -7,9 +7,9 @@
 #include <mutex>
 #include <optional>
 
-#include "base/profiler_range.hpp"
 #include "base/start_thread.hpp"
-#include "base/trace.hpp"
+#include "base/trace/profiler_range.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/host_and_device.hpp"
 
 namespace ringside::collectives {

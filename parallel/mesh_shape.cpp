@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "parallel/grid.hpp"
 
 namespace ringside::parallel {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autograd/kernels/profile.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 
 namespace ringside::training {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "parallel/pipeline/csv.hpp"
 #include "training/run_options.hpp"
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 
 namespace ringside::transformer {
 namespace {

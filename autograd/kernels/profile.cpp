@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "autograd/tensor/storage.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 
 namespace ringside::autograd {
 

@@ -7,8 +7,8 @@
 //     for (const auto& op : profile.ops()) ...
 //
 // Each report charges the op with the time since the previous report. So in forward, time outside
-// of ops is charged to the next op. If this thread records a Trace (base/trace.hpp), each report
-// also becomes a span there, with the memory in use.
+// of ops is charged to the next op. If this thread records a Trace (base/trace/trace.hpp), each
+// report also becomes a span there, with the memory in use.
 #pragma once
 
 #include <cstdint>

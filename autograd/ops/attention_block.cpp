@@ -7,6 +7,7 @@
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/exp.hpp"
 #include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/softmax_row.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/ops/checks.hpp"
 #include "autograd/tensor/layout.hpp"
@@ -44,21 +45,11 @@ void scores_of(const Tensor& q, const T* q_head, const Tensor& k, const T* k_hea
 // logarithm replaces log_sum. Returns the factor of the output that was there.
 template <class T>
 T merge_row(T* row, std::int64_t visible, std::int64_t width, T& log_sum) {
-  T largest = row[0];
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t j = 0; j < visible; ++j) largest = largest < row[j] ? row[j] : largest;
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (std::int64_t j = 0; j < visible; ++j) {
-    row[j] = fast_exp(row[j] - largest);
-    total += row[j];
-  }
-  const T here = largest + std::log(total), before = log_sum, top = std::max(here, before);
+  const T here = softmax_row(row, visible, width), before = log_sum, top = std::max(here, before);
   log_sum = top + std::log(std::exp(here - top) + std::exp(before - top));
-  const T scale = std::exp(largest - log_sum);
+  const T share = std::exp(here - log_sum);
 #pragma omp simd
-  for (std::int64_t j = 0; j < visible; ++j) row[j] *= scale;
-  std::fill(row + visible, row + width, T(0));
+  for (std::int64_t j = 0; j < visible; ++j) row[j] *= share;
   return std::exp(before - log_sum);
 }
 

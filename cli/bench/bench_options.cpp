@@ -11,7 +11,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/backends/plugin.hpp"

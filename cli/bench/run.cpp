@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/listening_port.hpp"
+#include "base/ports/listening_port.hpp"
 #include "cli/bench/contender.hpp"
 #include "cli/pictures/median.hpp"
 #include "collectives/cuda/cuda_backends.hpp"

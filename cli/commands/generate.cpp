@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"

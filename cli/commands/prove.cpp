@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/pictures/json_file.hpp"

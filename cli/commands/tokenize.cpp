@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/pictures/json_file.hpp"

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 
 namespace ringside::cli {
 namespace {

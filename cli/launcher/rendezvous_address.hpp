@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "base/listening_port.hpp"
-#include "base/reserved_port.hpp"
+#include "base/ports/listening_port.hpp"
+#include "base/ports/reserved_port.hpp"
 #include "cli/launcher/launcher.hpp"
 
 namespace ringside::cli {

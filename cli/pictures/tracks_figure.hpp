@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 #include "cli/pictures/report/report.hpp"
 
 namespace ringside::cli {

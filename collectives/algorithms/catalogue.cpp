@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "collectives/algorithms/direct/direct.hpp"
 #include "collectives/algorithms/direct/linear.hpp"
 #include "collectives/algorithms/direct/pairwise.hpp"

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 
 namespace ringside::collectives {
 namespace {

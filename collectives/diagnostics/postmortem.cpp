@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "collectives/diagnostics/diagnosis.hpp"
 
 namespace ringside::collectives {

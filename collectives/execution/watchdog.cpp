@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/environment.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 

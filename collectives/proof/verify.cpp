@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/proof/disagreements.hpp"
 #include "collectives/proof/lockstep.hpp"

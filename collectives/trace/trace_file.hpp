@@ -6,7 +6,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::collectives {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 
 namespace ringside::collectives {
 

@@ -1,5 +1,5 @@
 // Judges diagnoses of hangs: of flight records that are made from the seed, with a known cause.
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "exercises/29-hang-clinic/interface.hpp"
 #include "exercises/judge/collectives/hang_scenes.hpp"
 #include "exercises/judge/program.hpp"

@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 
 namespace ringside::exercises {
 

@@ -19,7 +19,7 @@
 #include "autograd/ops/attention_block.hpp"
 #include "autograd/tensor/layout.hpp"
 #include "base/clock.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "parallel/context/attention.hpp"
 #include "parallel/tensor_collectives.hpp"
 

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 
 namespace ringside::pipeline_parallel {
 

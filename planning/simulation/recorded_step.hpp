@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 #include "planning/simulation/stage_load.hpp"
 
 namespace ringside::planning {

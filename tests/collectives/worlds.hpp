@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/reserved_port.hpp"
+#include "base/ports/reserved_port.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/execution/backend.hpp"
@@ -31,7 +31,7 @@ using collectives::GroupOptions;
 using collectives::ProcessGroup;
 using collectives::RankInfo;
 
-// A port that nobody else is given (base/reserved_port.hpp). The last eight stay reserved.
+// A port that nobody else is given (base/ports/reserved_port.hpp). The last eight stay reserved.
 inline std::uint16_t free_port() {
   static std::mutex mutex;
   static std::array<std::optional<ReservedPort>, 8> reserved;

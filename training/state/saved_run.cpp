@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "base/error.hpp"
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 #include "training/run_options.hpp"
 
 namespace ringside::training {

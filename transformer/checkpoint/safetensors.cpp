@@ -13,8 +13,8 @@
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
-#include "base/printable.hpp"
 #include "base/sha256.hpp"
+#include "base/text/printable.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {

@@ -10,7 +10,7 @@
 #include <pcre2.h>
 
 #include "base/error.hpp"
-#include "base/utf8.hpp"
+#include "base/text/utf8.hpp"
 
 namespace ringside::transformer {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/report/report.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/help/reference.hpp"
 #include "cli/commands/options/options.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/commands/options/options.hpp"
 
 namespace ringside::cli {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 #include "cli/commands/training/run_printer.hpp"
 #include "training/interrupt.hpp"
 #include "training/product_calibration.hpp"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "autograd/kernels/profile.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/trace/trace_file.hpp"
 #include "training/trainer.hpp"

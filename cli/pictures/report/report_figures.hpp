@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 #include "cli/pictures/report/report.hpp"
 
 namespace ringside::cli {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "collectives/proof/verify.hpp"

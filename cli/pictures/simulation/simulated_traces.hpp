@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 #include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "planning/simulation/simulation.hpp"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 
 namespace ringside::collectives {

@@ -7,7 +7,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 #include "collectives/bootstrap/network_interface.hpp"
 
 namespace ringside::collectives {

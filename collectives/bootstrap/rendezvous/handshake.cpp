@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 
 namespace ringside::collectives {
 namespace {

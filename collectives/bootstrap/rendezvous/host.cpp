@@ -9,8 +9,8 @@
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
-#include "base/listening_port.hpp"
-#include "base/printable.hpp"
+#include "base/ports/listening_port.hpp"
+#include "base/text/printable.hpp"
 #include "collectives/bootstrap/network_interface.hpp"
 
 namespace ringside::collectives {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "exercises/judge/judge.hpp"
 

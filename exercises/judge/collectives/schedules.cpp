@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/pictures/schedule/step_table.hpp"
 #include "collectives/execution/executor.hpp"
 #include "collectives/execution/watchdog.hpp"

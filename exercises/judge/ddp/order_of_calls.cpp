@@ -10,7 +10,7 @@
 #include "autograd/kernels/copy.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/random.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "ddp/buckets.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
 #include "exercises/judge/ddp/overlap_events.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "autograd/engine/engine.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 
 namespace ringside::exercises {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
 

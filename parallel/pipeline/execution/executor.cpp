@@ -7,7 +7,7 @@
 
 #include "autograd/kernels/profile.hpp"
 #include "base/error.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "parallel/pipeline/lower.hpp"
 

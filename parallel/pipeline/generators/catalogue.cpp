@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "parallel/pipeline/csv.hpp"
 #include "parallel/pipeline/generators/gpipe.hpp"
 #include "parallel/pipeline/generators/interleaved.hpp"

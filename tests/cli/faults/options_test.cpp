@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 #include "cli/commands/training/training_plan.hpp"
 #include "collectives/run_threads.hpp"
 #include "tests/cli/run_program.hpp"

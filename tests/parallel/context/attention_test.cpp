@@ -9,7 +9,7 @@
 #include "autograd/ops/attention_block.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/error.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/parallel/tensor/divided.hpp"

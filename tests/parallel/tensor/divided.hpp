@@ -8,7 +8,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "parallel/tensor/linear.hpp"
 #include "parallel/tensor/vocabulary.hpp"

@@ -7,7 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/utf8.hpp"
+#include "base/text/utf8.hpp"
 #include "transformer/tokenizer/pre_tokenizer.hpp"
 
 using namespace ringside;

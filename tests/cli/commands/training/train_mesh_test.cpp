@@ -177,30 +177,7 @@ TEST_CASE("train: a rank of a mesh that dies is named with its coordinates") {
                                                         {"fsdp=2,cp=2", "fsdp=1,cp=1"},
                                                         {"dp=2,fsdp=2", "dp=1,fsdp=1"}}) {
     CAPTURE(mesh);
-    Program program({ringside_binary,
-                     "train",
-                     "--data",
-                     training.path("text.txt").string(),
-                     "--d-model",
-                     "16",
-                     "--layers",
-                     "1",
-                     "--heads",
-                     "2",
-                     "--d-ff",
-                     "20",
-                     "--sequence",
-                     "12",
-                     "--batch",
-                     "12",
-                     "--threads",
-                     "1",
-                     "--steps",
-                     "100000",
-                     "-n",
-                     "4",
-                     "--mesh",
-                     mesh});
+    Program program(training.command({"--steps", "100000", "-n", "4", "--mesh", mesh}));
     REQUIRE(program.wait_for("step      1/100000", Seconds(30)));
     for (const pid_t process : program.processes_of_rank(3)) ::kill(process, SIGKILL);
     const Outcome outcome = program.wait();

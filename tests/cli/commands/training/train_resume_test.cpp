@@ -89,34 +89,7 @@ TEST_CASE("a killed run resumes from its last checkpoint on any number of ranks"
   const Training training({"--steps", "400", "--dtype", "fp64", "--save-every", "5"});
   const std::string killed = training.path("killed").string();
   {
-    testing::Program program({ringside_binary,
-                              "train",
-                              "--data",
-                              training.path("text.txt").string(),
-                              "--d-model",
-                              "16",
-                              "--layers",
-                              "1",
-                              "--heads",
-                              "2",
-                              "--d-ff",
-                              "20",
-                              "--sequence",
-                              "12",
-                              "--batch",
-                              "12",
-                              "--threads",
-                              "1",
-                              "--steps",
-                              "400",
-                              "--dtype",
-                              "fp64",
-                              "--save-every",
-                              "5",
-                              "-n",
-                              "2",
-                              "--save",
-                              killed},
+    testing::Program program(training.command({"-n", "2", "--save", killed}),
                              {{"RINGSIDE_LINK", "1Gbps,5ms"}});  // slow: it is far from its end
     REQUIRE(program.wait_for("step  40/400", Seconds(60)));
     for (const pid_t process : program.processes()) ::kill(process, SIGKILL);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 #include "parallel/pipeline/csv.hpp"
 #include "parallel/pipeline/execution/executor.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"

@@ -1,4 +1,4 @@
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 
 namespace ringside {
 

@@ -1,4 +1,4 @@
-#include "base/listening_port.hpp"
+#include "base/ports/listening_port.hpp"
 
 #include <cerrno>
 #include <cstring>

@@ -1,10 +1,10 @@
-#include "base/printable.hpp"
+#include "base/text/printable.hpp"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "base/utf8.hpp"
+#include "base/text/utf8.hpp"
 
 namespace ringside {
 namespace {

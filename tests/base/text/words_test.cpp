@@ -1,4 +1,4 @@
-#include "base/words.hpp"
+#include "base/text/words.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Replaces profiler_range.cpp in a build without the CUDA Toolkit, which has the header of NVTX.
-#include "base/profiler_range.hpp"
+#include "base/trace/profiler_range.hpp"
 
 namespace ringside {
 

@@ -1,4 +1,4 @@
-#include "base/rank_trace.hpp"
+#include "base/trace/rank_trace.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "base/reserved_port.hpp"
+#include "base/ports/reserved_port.hpp"
 
 #include <doctest/doctest.h>
 #include <netinet/in.h>

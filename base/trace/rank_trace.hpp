@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 
 namespace ringside {
 

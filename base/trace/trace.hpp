@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/profiler_range.hpp"
 #include "base/scoped_value.hpp"
+#include "base/trace/profiler_range.hpp"
 
 namespace ringside {
 

@@ -1,5 +1,5 @@
 // What a Trace records, and on which threads.
-#include "base/trace.hpp"
+#include "base/trace/trace.hpp"
 
 #include <thread>
 

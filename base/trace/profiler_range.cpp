@@ -1,4 +1,4 @@
-#include "base/profiler_range.hpp"
+#include "base/trace/profiler_range.hpp"
 
 #include <string>
 
