@@ -1,6 +1,7 @@
 #include "planning/account.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -287,11 +288,11 @@ void Accountant::time() {
   auto& rows = account_.time;
   rows.push_back({"matrix products", m_.value() * stage_seconds_ - other_ops});
   if (other_ops > 0) rows.push_back({"other ops (memory bandwidth)", other_ops});
-  for (const char* axis : {"tp", "cp", "dp", "fsdp", "pp"}) {
+  for (const auto& axis : std::views::reverse(parallel::all_axes())) {
     double seconds = 0;
     for (const Sent& each : account_.traffic)
-      if (each.axis == axis) seconds += each.exposed();
-    if (seconds > 0) rows.push_back({fmt::format("{} communication, exposed", axis), seconds});
+      if (each.axis == axis.name) seconds += each.exposed();
+    if (seconds > 0) rows.push_back({fmt::format("{} communication, exposed", axis.name), seconds});
   }
   if (bubble.value() > 0) rows.push_back({"pipeline bubble", bubble.value()});
   rows.push_back({"optimizer (memory bandwidth)", update.value()});

@@ -1,12 +1,10 @@
 #include "collectives/exchange/synthesis.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <map>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/shared_library.hpp"
@@ -16,60 +14,6 @@
 namespace ringside::collectives {
 namespace {
 
-// ---- Networks
-
-void link_both_ways(Network& network, int a, int b, int width = 1) {
-  network.edges.push_back({a, b, width});
-  network.edges.push_back({b, a, width});
-}
-
-// Two squares of four GPUs with their diagonals, joined at the corners; half of the links are
-// double. Source: NVIDIA, "DGX-1 with Tesla V100 system architecture", figure 4.
-Network dgx1() {
-  Network network{"dgx1", 8, {}};
-  for (const int square : {0, 4}) {
-    link_both_ways(network, square, square + 1);
-    link_both_ways(network, square, square + 2);
-    link_both_ways(network, square, square + 3, 2);
-    link_both_ways(network, square + 1, square + 2, 2);
-    link_both_ways(network, square + 1, square + 3);
-    link_both_ways(network, square + 2, square + 3, 2);
-  }
-  for (const int corner : {0, 1, 2, 3})
-    link_both_ways(network, corner, corner + 4, corner < 2 ? 2 : 1);
-  return network;
-}
-
-Network network_of_file(const std::string& file) {
-  std::ifstream in(file);
-  require(in.good(), "there is no network '{}': choose ring, line, star, full, dgx1 or a JSON file",
-          file);
-  Network network{file, 0, {}};
-  try {
-    const auto json = nlohmann::json::parse(in);
-    network.size = json.at("ranks").get<int>();
-    for (const auto& link : json.at("links")) {
-      require(link.is_array() && (link.size() == 2 || link.size() == 3),
-              "a link is [from, to] or [from, to, width], not {}", link.dump());
-      const Network::Edge edge{link[0].get<int>(), link[1].get<int>(),
-                               link.size() == 3 ? link[2].get<int>() : 1};
-      const auto exists = [&](int node) { return node >= 0 && node < network.size; };
-      require(exists(edge.from) && exists(edge.to) && edge.from != edge.to && edge.width >= 1,
-              "the link {} needs two nodes of 0 to {} and a width of at least 1", link.dump(),
-              network.size - 1);
-      network.edges.push_back(edge);
-    }
-  } catch (const std::exception& error) {
-    fail("the network {} cannot be used: {}", file, error.what());
-  }
-  return network;
-}
-
-Network reversed(Network network) {
-  for (Network::Edge& edge : network.edges) std::swap(edge.from, edge.to);
-  return network;
-}
-
 // ---- Z3, opened only here
 
 // The functions of Z3's C interface that text needs. Contexts are pointers of its own.
@@ -77,14 +21,18 @@ class Z3 {
  public:
   Z3() : library_("Z3 (package libz3-4)", "libz3.so.4", "/usr/local/lib") {
     void* (*make_config)() = nullptr;
+    void (*delete_config)(void*) = nullptr;
     void* (*make_context)(void*) = nullptr;
     void (*set_handler)(void*, void (*)(void*, int)) = nullptr;
     library_.find(make_config, "Z3_mk_config");
+    library_.find(delete_config, "Z3_del_config");
     library_.find(make_context, "Z3_mk_context");
     library_.find(set_handler, "Z3_set_error_handler");
     library_.find(eval_, "Z3_eval_smtlib2_string");
     library_.find(delete_, "Z3_del_context");
-    context_ = make_context(make_config());
+    void* const config = make_config();
+    context_ = make_context(config);
+    delete_config(config);
     set_handler(context_, [](void*, int) {});  // Z3's own ends the process
   }
   ~Z3() { delete_(context_); }
@@ -251,6 +199,11 @@ Found solve(const Network& network, const std::vector<Journey>& journeys,
 
 // ---- Collectives
 
+Network reversed(Network network) {
+  for (Network::Edge& edge : network.edges) std::swap(edge.from, edge.to);
+  return network;
+}
+
 // The chunks of a collective that only moves data.
 std::vector<Journey> journeys_of(Collective collective, int size, const Question& question) {
   const int root = question.root;
@@ -314,26 +267,6 @@ void count_rounds(const std::vector<Hop>& hops, const Network& network, int step
 }
 
 }  // namespace
-
-Network network_named(const std::string& name, int size) {
-  Network network{name, size == 0 ? 4 : size, {}};
-  if (name == "ring" || name == "line") {
-    for (int node = 0; node + 1 < network.size; ++node) link_both_ways(network, node, node + 1);
-    if (name == "ring" && network.size > 2) link_both_ways(network, network.size - 1, 0);
-  } else if (name == "star") {
-    for (int node = 1; node < network.size; ++node) link_both_ways(network, 0, node);
-  } else if (name == "full") {
-    for (int a = 0; a < network.size; ++a)
-      for (int b = a + 1; b < network.size; ++b) link_both_ways(network, a, b);
-  } else {
-    network = name == "dgx1" ? dgx1() : network_of_file(name);
-  }
-  require(size == 0 || size == network.size, "the network {} has {} nodes, not {}: leave out -n",
-          name, network.size, size);
-  require(network.size >= 2 && network.size <= 64, "a network has 2 to 64 nodes, not {}",
-          network.size);
-  return network;
-}
 
 Synthesis synthesize(const Question& given, const Network& network) {
   Question question = given;
