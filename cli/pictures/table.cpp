@@ -119,18 +119,21 @@ std::string Table::line_of(const std::vector<Cell>& row) const {
 }
 
 std::string Table::html(const std::string& caption) const {
+  const std::vector<Column> columns = shown_columns(*this);
+  const auto side = [&](std::size_t c) { return columns[c].to_the_left ? " class=\"words\"" : ""; };
   std::string text = fmt::format("<div class=\"scroll\"><table><caption>{}</caption>\n<thead><tr>",
                                  escaped(caption));
-  for (const Column& column : shown_columns(*this)) {
-    std::string title = column.title;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    std::string title = columns[c].title;
     std::replace(title.begin(), title.end(), '\n', ' ');
-    text += fmt::format("<th scope=\"col\">{}</th>", escaped(title));
+    text += fmt::format("<th scope=\"col\"{}>{}</th>", side(c), escaped(title));
   }
   text += "</tr></thead>\n<tbody>\n";
   for (const auto& row : rows) {
     text += "<tr>";
-    for (const auto& cell : shown_cells(*this, row))
-      text += fmt::format("<td>{}</td>", escaped(cell));
+    const auto cells = shown_cells(*this, row);
+    for (std::size_t c = 0; c < cells.size(); ++c)
+      text += fmt::format("<td{}>{}</td>", side(c), escaped(cells[c]));
     text += "</tr>\n";
   }
   return text + "</tbody></table></div>\n";
