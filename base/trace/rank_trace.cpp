@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace ringside {
+
+std::string name_of(const RankTrace& trace) {
+  return trace.coordinates.empty() ? fmt::format("rank {}", trace.rank)
+                                   : fmt::format("rank {} ({})", trace.rank, trace.coordinates);
+}
 
 void sort_spans(RankTrace& trace) {
   std::ranges::stable_sort(trace.spans, [](const TracedSpan& a, const TracedSpan& b) {

@@ -51,11 +51,15 @@ struct TracedMemory {
 
 struct RankTrace {
   int rank = 0;
-  std::vector<TracedSpan> spans;  // as sort_spans() leaves them
-  std::vector<TracedMemory> memory;
-  std::vector<std::string> memory_kinds;
+  std::string coordinates = {};        // in a mesh: "pp=1,dp=0"; empty: all ranks are one group
+  std::vector<TracedSpan> spans = {};  // as sort_spans() leaves them
+  std::vector<TracedMemory> memory = {};
+  std::vector<std::string> memory_kinds = {};
   std::vector<TracedMessage> messages = {};  // in the order of the rank
 };
+
+// "rank 3", or in a mesh "rank 3 (pp=1,dp=1)".
+std::string name_of(const RankTrace& trace);
 
 // By start; of two with the same start, the longer first.
 void sort_spans(RankTrace& trace);

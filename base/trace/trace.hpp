@@ -84,6 +84,10 @@ class Trace {
   const std::vector<std::string>& memory_kinds() const { return memory_kinds_; }
   void set_memory_kinds(std::vector<std::string> kinds) { memory_kinds_ = std::move(kinds); }
 
+  // Where the rank is in a mesh: "pp=1,dp=0". The default is empty: all ranks are one group.
+  const std::string& coordinates() const { return coordinates_; }
+  void set_coordinates(std::string coordinates) { coordinates_ = std::move(coordinates); }
+
  private:
   static inline constinit thread_local Trace* here_ = nullptr;
   std::mutex mutex_;
@@ -91,6 +95,7 @@ class Trace {
   std::vector<Message> messages_;
   std::vector<Memory> memory_;
   std::vector<std::string> memory_kinds_{"held"};
+  std::string coordinates_;
 };
 
 // The names in reports and files.

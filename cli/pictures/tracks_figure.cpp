@@ -40,7 +40,9 @@ Lane lane_of(const RankTrace& trace, Trace::Track track, const Window& window) {
         span.name == "forward" || span.name == "backward" || span.name == "optimizer";
     lane.marks.push_back({class_of(span), description(span, trace.rank, window),
                           1e3 * (span.start - window.begin), 1e3 * (span.end - window.begin),
-                          named ? span.name : ""});
+                          !named               ? ""
+                          : span.about.empty() ? span.name
+                                               : span.about});
   }
   return lane;
 }
@@ -66,11 +68,9 @@ Json ops_of(const RankTrace& trace, const Window& window) {
 }
 
 // What the page shows when it is zoomed in (tracks_figure.hpp).
-Json details_of(const std::vector<RankTrace>& ranks, const Window& window, double scale,
-                bool one_group) {
+Json details_of(const std::vector<RankTrace>& ranks, const Window& window, double scale) {
   Json of_ranks = Json::array();
-  const auto steps =
-      one_group ? collectives::traced_steps(ranks) : std::vector<collectives::TracedStep>();
+  const auto steps = collectives::traced_steps(ranks);
   for (const auto& trace : ranks) {
     Json of_rank = {{"rank", trace.rank}, {"ops", ops_of(trace, window)}, {"steps", Json::array()}};
     const auto calls_before = std::ranges::count_if(trace.spans, [&](const TracedSpan& span) {
@@ -119,7 +119,7 @@ TrackTotals totals_of(const RankTrace& trace, const Window& window) {
 }
 
 Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
-                     const Window& window, double scale, bool one_group) {
+                     const Window& window, double scale) {
   scale = std::max(scale, window.seconds());
   require(scale > 0, "there is nothing to draw: no time passed");
   Table table{{"rank", number("computing (ms)", "", in_ms), number("waiting (ms)", "", in_ms),
@@ -132,7 +132,7 @@ Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ran
         {trace.rank, of_rank.computing, of_rank.exposed, of_rank.calls, of_rank.network});
     for (const auto track : {Trace::Track::compute, Trace::Track::communication})
       lanes.push_back(lane_of(trace, track, window));
-    lanes[lanes.size() - 2].heading = fmt::format("rank {}", trace.rank);
+    lanes[lanes.size() - 2].heading = name_of(trace);
   }
   const std::string drawing = draw(lanes, scale * 1e3, "time since the step began (ms)",
                                    {{"forward", "forward"},
@@ -143,7 +143,7 @@ Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ran
                                     {"wait", "exposed communication: the rank waits"},
                                     {"call", "a call in progress"}}) +
                               "<script type=\"application/json\" class=\"tracks-data\">" +
-                              details_of(ranks, window, scale, one_group).dump() + "</script>\n";
+                              details_of(ranks, window, scale).dump() + "</script>\n";
   return {title, drawing, conclusion_of(ranks, totals, window.seconds()), table};
 }
 

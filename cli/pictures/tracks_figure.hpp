@@ -29,9 +29,8 @@ struct TrackTotals {
 TrackTotals totals_of(const RankTrace& trace, const Window& window);
 
 // Two tracks for each rank, with exposed communication hatched. The width of the figure stands for
-// `scale` seconds (at least the window): figures with the same scale are comparable. `one_group`:
-// all calls are made by all ranks, so their steps have arrows.
+// `scale` seconds (at least the window): figures with the same scale are comparable.
 Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ranks,
-                     const Window& window, double scale, bool one_group = true);
+                     const Window& window, double scale);
 
 }  // namespace ringside::cli

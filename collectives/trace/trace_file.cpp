@@ -77,14 +77,18 @@ std::string packed(const Trace& trace, double offset) {
   for (const auto& m : trace.messages())
     messages.push_back({m.kind == Trace::Message::sent, m.peer, m.step, m.slice, m.bytes,
                         on_own_clock(m.time) + offset});
-  return Json{
-      {"spans", spans}, {"messages", messages}, {"memory", memory}, {"kinds", trace.memory_kinds()}}
+  return Json{{"coordinates", trace.coordinates()},
+              {"spans", spans},
+              {"messages", messages},
+              {"memory", memory},
+              {"kinds", trace.memory_kinds()}}
       .dump();
 }
 
 RankTrace unpacked(int rank, const std::string& text) {
   const Json json = Json::parse(text);
-  RankTrace trace{.rank = rank, .spans = {}, .memory = {}, .memory_kinds = json.at("kinds")};
+  RankTrace trace{
+      .rank = rank, .coordinates = json.at("coordinates"), .memory_kinds = json.at("kinds")};
   for (const auto& s : json.at("spans"))
     trace.spans.push_back({static_cast<Trace::Track>(s[0].get<int>()),
                            static_cast<Trace::Kind>(s[1].get<int>()), s[2], s[3], s[4], s[5], s[6],
@@ -144,13 +148,13 @@ Json event_of(const TracedSpan& span, int rank) {
   return event;
 }
 
-void add_names(Json& events, int rank) {
+void add_names(Json& events, const RankTrace& trace) {
   const auto add = [&](const char* what, Trace::Track track, const Json& arguments) {
-    events.push_back(event_of("M", what, rank, track, 0));
+    events.push_back(event_of("M", what, trace.rank, track, 0));
     events.back()["args"] = arguments;
   };
-  add("process_name", Trace::Track::compute, {{"name", fmt::format("rank {}", rank)}});
-  add("process_sort_index", Trace::Track::compute, {{"sort_index", rank}});
+  add("process_name", Trace::Track::compute, {{"name", name_of(trace)}});
+  add("process_sort_index", Trace::Track::compute, {{"sort_index", trace.rank}});
   for (const auto track : {Trace::Track::compute, Trace::Track::communication}) {
     add("thread_name", track, {{"name", name_of(track)}});
     add("thread_sort_index", track, {{"sort_index", static_cast<int>(track)}});
@@ -203,16 +207,15 @@ std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group, boo
   return ranks;
 }
 
-Json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group) {
+Json chrome_trace(const std::vector<RankTrace>& ranks) {
   Json events = Json::array();
   for (const auto& trace : ranks) {
-    add_names(events, trace.rank);
+    add_names(events, trace);
     for (const auto& span : trace.spans) events.push_back(event_of(span, trace.rank));
     add_memory(events, trace);
   }
   int number = 0;
-  if (one_group)
-    for (const TracedStep& step : traced_steps(ranks)) add_step(events, number++, step);
+  for (const TracedStep& step : traced_steps(ranks)) add_step(events, number++, step);
   return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
 }
 

@@ -21,9 +21,8 @@ namespace ringside::collectives {
 std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group,
                                      bool always_estimate = false);
 
-// The traces in Chrome's JSON object format, with times in microseconds. If all ranks make the same
-// calls, in one group, a call contains its steps (traced_steps.hpp), each with an arrow (flow
-// events) from the sender to the receiver.
-nlohmann::ordered_json chrome_trace(const std::vector<RankTrace>& ranks, bool one_group = false);
+// The traces in Chrome's JSON object format, with times in microseconds. A call contains its
+// steps (traced_steps.hpp), each with an arrow (flow events) from the sender to the receiver.
+nlohmann::ordered_json chrome_trace(const std::vector<RankTrace>& ranks);
 
 }  // namespace ringside::collectives

@@ -45,6 +45,8 @@ std::vector<const TracedSpan*> calls_of(const RankTrace& trace) {
 
 std::vector<TracedStep> traced_steps(const std::vector<RankTrace>& ranks) {
   std::vector<TracedStep> all;
+  if (std::ranges::any_of(ranks, [](const RankTrace& r) { return !r.coordinates.empty(); }))
+    return all;
   for (const RankTrace& to : ranks) {
     std::vector<TracedStep> steps;
     for (const RankTrace& from : ranks)

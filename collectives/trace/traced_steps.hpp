@@ -27,7 +27,7 @@ struct TracedStep {
 };
 
 // By receiver, and there in the order of time. All calls must be of one group, whose ranks are
-// those of the traces.
+// those of the traces; of a mesh, whose calls belong to several groups, there are none.
 std::vector<TracedStep> traced_steps(const std::vector<RankTrace>& ranks);
 
 }  // namespace ringside::collectives

@@ -212,7 +212,7 @@ void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine
 }
 
 void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
-  plan.recording.one_group = !args.mesh;
+  if (plan.mesh) plan.recording.mesh = plan.mesh->shape;
   if (args.trace_steps) plan.recording.steps = parse_steps(*args.trace_steps);
   plan.sample.seed = plan.options.seed;
   if (plan.save.empty()) plan.save = args.resume.value_or("");

@@ -51,10 +51,11 @@ void Recording::after_step(const training::StepReport& report) {
 void Recording::write(collectives::ProcessGroup& group, const std::string& title,
                       const std::vector<std::pair<std::string, std::string>>& facts) {
   if (!plan_.wanted()) return;
+  if (plan_.mesh) trace_.set_coordinates(plan_.mesh->describe(group.rank()));
   const auto ranks = gather_traces(trace_, group);
   if (group.rank() != 0) return;
   if (!plan_.trace.empty()) {
-    write_json_file(plan_.trace.string(), collectives::chrome_trace(ranks, plan_.one_group));
+    write_json_file(plan_.trace.string(), collectives::chrome_trace(ranks));
     fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", plan_.trace.string());
   }
   if (!plan_.report.empty()) {
@@ -85,8 +86,7 @@ void Recording::write_page(const std::vector<RankTrace>& ranks, const std::strin
                            const std::vector<std::pair<std::string, std::string>>& facts) const {
   Report report{title, facts, {}};
   for (const auto& [name, window] : recorded_steps(ranks)) {
-    Figure tracks =
-        tracks_figure("What the ranks did in " + name, ranks, window, 0, plan_.one_group);
+    Figure tracks = tracks_figure("What the ranks did in " + name, ranks, window, 0);
     Figure memory = memory_figure(ranks.front(), window);
     tracks.choice = memory.choice = name;
     report.figures.push_back(std::move(tracks));

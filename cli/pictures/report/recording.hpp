@@ -22,6 +22,7 @@
 #include "base/trace/trace.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/trace/trace_file.hpp"
+#include "parallel/mesh_shape.hpp"
 #include "training/trainer.hpp"
 
 namespace ringside::cli {
@@ -31,7 +32,7 @@ struct RecordingPlan {
   // The first and the last step. Without: the third to the fifth of the run, or as many as it has.
   std::optional<std::pair<std::int64_t, std::int64_t>> steps;
 
-  bool one_group = true;  // all calls are made by all ranks; not on a mesh
+  std::optional<parallel::MeshShape> mesh;
 
   bool wanted() const { return !trace.empty() || !report.empty(); }
 };

@@ -34,6 +34,7 @@ RankTrace trace_of(const Simulation& s, std::size_t replica, int rank) {
   using enum Trace::Kind;
   RankTrace trace;
   trace.rank = static_cast<int>(s.replicas[replica].units[rank].first);
+  if (s.plan.mesh.ranks() > 1) trace.coordinates = s.plan.mesh.describe(trace.rank);
   const auto add = [&](Trace::Kind kind, const char* name, const std::string& about, double start,
                        double end) {
     const auto track = kind == call ? Trace::Track::communication : Trace::Track::compute;

@@ -16,7 +16,7 @@ using namespace ringside::tests;
 namespace {
 
 RankTrace rank_with(int rank, std::vector<double> calls, std::vector<TracedMessage> messages) {
-  RankTrace trace{.rank = rank, .spans = {}, .memory = {}, .memory_kinds = {}};
+  RankTrace trace{.rank = rank};
   for (const double start : calls)
     trace.spans.push_back({Trace::Track::communication, Trace::Kind::call, "all_reduce", "", start,
                            start + 10, start, 4});

@@ -23,8 +23,7 @@ namespace {
 RankTrace step_of(int rank) {
   using enum Trace::Track;
   using enum Trace::Kind;
-  RankTrace trace{
-      .rank = rank, .spans = {}, .memory = {}, .memory_kinds = {"parameters", "gradients"}};
+  RankTrace trace{.rank = rank, .memory_kinds = {"parameters", "gradients"}};
   trace.spans = {{compute, phase, "step 3", "", 1.000, 1.100},
                  {compute, phase, "forward", "", 1.000, 1.030},
                  {compute, op, "linear", "", 1.000, 1.010},
@@ -81,6 +80,16 @@ TEST_CASE("the tracks show every phase and call and hatch exposed communication"
   CHECK(contains(figure.drawing, R"({"scale":200.0,"ranks":[{"rank":0,"ops":)"
                                  R"([["linear","forward",0.0,10.0]],"steps":[]},)"));
   CHECK(!contains(figure.drawing, "step 3"));
+}
+
+TEST_CASE("on a mesh the tracks have coordinates and the names of actions") {
+  RankTrace trace = step_of(3);
+  trace.coordinates = "pp=1,dp=1";
+  trace.spans[1].about = "1F0";
+  const Figure figure = tracks_figure("One step", {trace}, {1.0, 1.1}, 0.2);
+  CHECK(contains(figure.drawing, ">rank 3 (pp=1,dp=1)<"));
+  CHECK(contains(figure.drawing, ">1F0<"));
+  CHECK(contains(figure.drawing, ">backward<"));
 }
 
 TEST_CASE("memory is stacked by kind and the caption names its peak") {
