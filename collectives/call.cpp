@@ -33,6 +33,7 @@ std::string describe(const Call& call) {
   std::string text(name_of(call.collective));
   if (call.collective != Collective::barrier) {
     text += fmt::format(" of {} {}", call.count, name_of(call.type));
+    if (call.algorithm == Call::not_told) return text + label;
     const bool towards_root =
         call.collective == Collective::reduce || call.collective == Collective::gather;
     if (has_root(call.collective))

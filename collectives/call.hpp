@@ -24,6 +24,9 @@ struct Label {
 
 // One call of a collective, the same on every rank; or of a send and its recv, the same on both.
 struct Call {
+  static constexpr std::uint8_t not_told =
+      255;  // algorithm: a record has no algorithm, root, operation
+
   Collective collective = Collective::barrier;
   std::uint8_t algorithm = 0;  // number_of() it in the catalogue
   DataType type = DataType::fp32;

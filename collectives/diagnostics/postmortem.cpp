@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/text/words.hpp"
 #include "collectives/diagnostics/diagnosis.hpp"
+#include "collectives/diagnostics/torch_flights.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -37,6 +38,11 @@ Flight read_flight(const std::filesystem::path& path) {
   return flight;
 }
 
+// Such a record does not say when and why it was written, nor the progress of a call.
+bool is_of_torch(const Flight& flight) {
+  return flight.header.written_ns == 0;
+}
+
 std::string line_of(const Flight& flight) {
   const std::string who = fmt::format("rank {:<3} ", flight.header.rank);
   if (flight.entries.empty()) return who + "had made no call";
@@ -48,9 +54,11 @@ std::string line_of(const Flight& flight) {
       static_cast<double>(last.failed_ns ? last.failed_ns : flight.header.written_ns);
   const double seconds = (until - static_cast<double>(last.began_ns)) * 1e-9;
   return fmt::format(
-      "{}{} {} for {:.1f} s: step {} of {}, {} bytes received{}", who,
-      last.state == FlightEntry::failed ? "failed in" : "was in", what, seconds,
-      std::min(last.step + 1, last.steps), last.steps, last.bytes_received,
+      "{}{} {}{}{}", who, last.state == FlightEntry::failed ? "failed in" : "was in", what,
+      is_of_torch(flight)
+          ? ""
+          : fmt::format(" for {:.1f} s: step {} of {}, {} bytes received", seconds,
+                        std::min(last.step + 1, last.steps), last.steps, last.bytes_received),
       last.waiting_for >= 0 ? fmt::format(", waiting for rank {}", last.waiting_for) : "");
 }
 
@@ -102,7 +110,8 @@ std::string postmortem_of_group(const std::vector<Flight>& flights) {
   const auto first = std::min_element(
       flights.begin(), flights.end(),
       [](const Flight& a, const Flight& b) { return a.header.written_ns < b.header.written_ns; });
-  text += fmt::format("\nFirst to write, rank {}: {}\n", first->header.rank, first->header.cause);
+  if (!is_of_torch(*first))
+    text += fmt::format("\nFirst to write, rank {}: {}\n", first->header.rank, first->header.cause);
   return text + "\n" + verdict_of(flights, absent) + "\n";
 }
 
@@ -112,9 +121,15 @@ std::vector<Flight> read_flights(const std::filesystem::path& folder) {
   require(std::filesystem::is_directory(folder),
           "{} is not a folder: name the one that RINGSIDE_FLIGHT_DIR named", folder.string());
   std::vector<Flight> flights;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
+  std::vector<std::filesystem::path> of_torch;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".flight") flights.push_back(read_flight(entry.path()));
-  require(!flights.empty(), "{} holds no file of a flight recorder (RANK.flight)", folder.string());
+    if (is_torch_flight(entry.path())) of_torch.push_back(entry.path());
+  }
+  std::ranges::move(read_torch_flights(of_torch), std::back_inserter(flights));
+  require(!flights.empty(),
+          "{} holds no file of a flight recorder (RANK.flight, or PyTorch's nccl_trace_rank_RANK)",
+          folder.string());
   std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) {
     return std::pair(std::string_view(a.header.group), a.header.rank) <
            std::pair(std::string_view(b.header.group), b.header.rank);

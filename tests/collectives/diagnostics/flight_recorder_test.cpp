@@ -227,7 +227,11 @@ TEST_CASE("an error names a file that is not a flight recorder's") {
   std::filesystem::create_directory(folder.path);
   CHECK_THROWS_WITH_AS(
       read_flights(folder.path),
-      fmt::format("{} holds no file of a flight recorder (RANK.flight)", path).c_str(), Error);
+      fmt::format("{} holds no file of a flight recorder (RANK.flight, or PyTorch's "
+                  "nccl_trace_rank_RANK)",
+                  path)
+          .c_str(),
+      Error);
   Recorder(0, 2, folder, 1).write("x");
   std::filesystem::resize_file(folder.path / "0.flight", 1000);
   CHECK_THROWS_WITH_AS(
