@@ -33,4 +33,24 @@ struct ConstBuffer {
   DataType type;
 };
 
+// A buffer with a block for each rank, one after the other: counts[r] elements for rank r, which
+// may be 0. Without counts all blocks are equal, as ProcessGroup::block_size() says. The counts
+// must stay in place until the function that takes them returns, even where its call runs on.
+//
+//     group.all_gather(std::span(mine), {std::span(all), counts});
+struct Blocks : Buffer {
+  using Buffer::Buffer;
+  Blocks(const Buffer& data, std::span<const std::size_t> block_counts = {})
+      : Buffer(data), counts(block_counts) {}
+  std::span<const std::size_t> counts;
+};
+
+struct ConstBlocks : ConstBuffer {
+  using ConstBuffer::ConstBuffer;
+  ConstBlocks(const ConstBuffer& data, std::span<const std::size_t> block_counts = {})
+      : ConstBuffer(data), counts(block_counts) {}
+  ConstBlocks(const Blocks& blocks) : ConstBlocks(ConstBuffer(blocks), blocks.counts) {}
+  std::span<const std::size_t> counts;
+};
+
 }  // namespace ringside::collectives

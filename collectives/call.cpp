@@ -32,7 +32,10 @@ std::string describe(const Call& call) {
       known ? std::string(known->name) : fmt::format("algorithm {}", call.algorithm);
   std::string text(name_of(call.collective));
   if (call.collective != Collective::barrier) {
-    text += fmt::format(" of {} {}", call.count, name_of(call.type));
+    text += call.unequal && call.count == 0
+                ? fmt::format(" of {}", name_of(call.type))
+                : fmt::format(" of {} {}", call.count, name_of(call.type));
+    if (call.unequal) text += " in unequal blocks";
     if (call.algorithm == Call::not_told) return text + label;
     const bool towards_root =
         call.collective == Collective::reduce || call.collective == Collective::gather;

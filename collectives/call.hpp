@@ -15,7 +15,7 @@ namespace ringside::collectives {
 // compare it, and errors show it. A name that is too long loses its beginning, which says less than
 // its end.
 struct Label {
-  char text[44] = {};
+  char text[43] = {};
   Label() = default;
   Label(std::string_view name);
   std::string_view view() const { return {text, ::strnlen(text, sizeof text)}; }
@@ -36,6 +36,8 @@ struct Call {
                             // scatter, the output of all_gather and gather
   std::int32_t peer = 0;    // in a point_to_point the rank that receives
   Label label;
+  std::uint8_t unequal = 0;  // 1: each block has a size of its own (buffer.hpp). The call of an
+                             // all_to_all has count 0 then: each rank knows only its own blocks
   bool operator==(const Call&) const = default;
 };
 static_assert(sizeof(Call) == 64, "the layout is a part of the wire format");

@@ -1,10 +1,7 @@
 #include "collectives/call_queue.hpp"
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <exception>
-#include <mutex>
 #include <optional>
 
 #include "base/start_thread.hpp"
@@ -15,26 +12,11 @@
 namespace ringside::collectives {
 
 // What callers and the queue's thread share, guarded by `mutex`.
-struct CallQueue::Shared {
+struct CallQueue::Shared : Work::Shared {
   std::mutex in_use;  // held by whoever uses the backend: the queue's thread or a caller
-  std::mutex mutex;
-  std::condition_variable changed;
   std::deque<std::shared_ptr<Work::State>> queue;  // the front is under way
   std::atomic<std::size_t> queued = 0;  // its length: a caller reads it without the mutex
-  CallTimes times;                      // of asynchronous calls
   bool closing = false;
-};
-
-struct Work::State {
-  std::shared_ptr<CallQueue::Shared> shared;
-  Call call;
-  const void* input;
-  void* output;
-  bool done = false;
-  std::exception_ptr error = {};
-  Trace* trace = nullptr;  // the trace of the thread that made the call
-  std::function<void()> wait_for_input = {};
-  Clock::time_point queued = {};
 };
 
 // Adds the call, and below the caller's wait for it, to the trace.
@@ -46,28 +28,11 @@ static void note_call(Trace* trace, const Call& call, Clock::time_point queued,
               queued});
 }
 
-static void note_wait(const Call& call, Clock::time_point start) {
-  if (Trace* trace = Trace::here())
-    trace->add({Trace::Track::compute, Trace::Kind::wait,
-                fmt::format("wait for {}", name_of(call.collective)), start, Clock::now(),
-                std::string(call.label.view())});
-}
-
-bool Work::done() const {
-  const std::lock_guard lock(state_->shared->mutex);
-  return state_->done;
-}
-
-void Work::wait() const {
-  const auto start = Clock::now();
-  const ProfilerRange range("wait for", name_of(state_->call.collective),
-                            state_->call.label.view());
-  auto& shared = *state_->shared;
-  std::unique_lock lock(shared.mutex);
-  shared.changed.wait(lock, [this] { return state_->done; });
-  shared.times.blocked += seconds_since(start);
-  note_wait(state_->call, start);
-  if (state_->error) std::rethrow_exception(state_->error);
+static void run(Backend& backend, const CallOnBuffers& what) {
+  if (what.call.unequal)
+    backend.run_unequal(what.call, what.input, what.output, what.begins);
+  else
+    backend.run(what.call, what.input, what.output);
 }
 
 CallQueue::CallQueue(std::unique_ptr<Backend> backend)
@@ -82,10 +47,10 @@ CallQueue::~CallQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-Work CallQueue::start(const Call& call, const void* input, void* output) {
+Work CallQueue::start(CallOnBuffers what) {
   // First of all: if the thread cannot be started, nothing may be left in the queue.
   if (!thread_.joinable()) thread_ = start_thread("asynchronous calls", [this] { serve(); });
-  auto state = std::make_shared<Work::State>(Work::State{shared_, call, input, output});
+  auto state = std::make_shared<Work::State>(Work::State{shared_, std::move(what)});
   if ((state->trace = Trace::here())) state->queued = Clock::now();
   if (fence_) state->wait_for_input = fence_();
   {
@@ -97,17 +62,18 @@ Work CallQueue::start(const Call& call, const void* input, void* output) {
   return Work(std::move(state));
 }
 
-void CallQueue::run(const Call& call, const void* input, void* output) {
+void CallQueue::run(CallOnBuffers what) {
   // Only the caller's thread makes the queue longer, so no call can come between this look and
   // this call.
   std::unique_lock in_use(shared_->in_use, std::defer_lock);
   if (shared_->queued.load(std::memory_order_acquire) > 0 || !in_use.try_lock())
-    return start(call, input, output).wait();
+    return start(std::move(what)).wait();
   const auto start_time = Clock::now();
+  const Call& call = what.call;
   {
     const ProfilerRange range(name_of(call.collective), call.label.view());
     if (fence_) fence_()();
-    backend_->run(call, input, output);
+    collectives::run(*backend_, what);
   }
   in_use.unlock();
   const double seconds = seconds_since(start_time);
@@ -160,18 +126,19 @@ void CallQueue::serve() {
 void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
   std::unique_lock in_use(shared_->in_use);
   const auto start_time = Clock::now();
+  const Call& call = state->what.call;
   std::exception_ptr error;
   try {
-    const ProfilerRange range(name_of(state->call.collective), state->call.label.view());
+    const ProfilerRange range(name_of(call.collective), call.label.view());
     std::optional<Trace::On> on;  // the call's messages belong to the trace of its caller
     if (state->trace) on.emplace(*state->trace);
     if (state->wait_for_input) state->wait_for_input();
-    backend_->run(state->call, state->input, state->output);
+    collectives::run(*backend_, state->what);
   } catch (...) {
     error = std::current_exception();
   }
   in_use.unlock();
-  note_call(state->trace, state->call, state->queued, start_time);
+  note_call(state->trace, call, state->queued, start_time);
   const std::lock_guard lock(shared_->mutex);
   state->error = error;
   shared_->times.running += seconds_since(start_time);

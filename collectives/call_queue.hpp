@@ -7,8 +7,7 @@
 #include <thread>
 
 #include "collectives/device_calls.hpp"
-#include "collectives/execution/backend.hpp"
-#include "collectives/work.hpp"
+#include "collectives/work_state.hpp"
 
 namespace ringside::collectives {
 
@@ -20,11 +19,11 @@ class CallQueue {
 
   // Returns at once. The caller must not touch the buffers until the work is done. Throws Error if
   // the thread cannot be started.
-  Work start(const Call& call, const void* input, void* output);
+  Work start(CallOnBuffers call);
 
   // Blocks. If no call is under way, it runs on the caller's thread, so that a debugger shows one
   // thread.
-  void run(const Call& call, const void* input, void* output);
+  void run(CallOnBuffers call);
 
   // Ends the calls that are under way and waits for their end. All later calls fail with `cause`,
   // and so do the calls of other ranks.
@@ -45,7 +44,6 @@ class CallQueue {
   CallTimes times() const;
 
  private:
-  friend class Work;
   struct Shared;
   void serve();
   void carry_out(const std::shared_ptr<Work::State>& state);

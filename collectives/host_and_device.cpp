@@ -16,14 +16,16 @@ class HostAndDevice final : public Backend {
   std::string name() const override { return host_->name() + "+" + device_->name(); }
 
   void run(const Call& call, const void* input, void* output) override {
-    const bool on_device = is_device_call(call, input, output);
-    Backend &one = on_device ? *device_ : *host_, &other = on_device ? *host_ : *device_;
-    try {
-      one.run(call, input, output);
-    } catch (const std::exception& error) {
-      other.abort(error.what());  // a peer may wait there
-      throw;
-    }
+    run_on(is_device_call(call, input, output),
+           [&](Backend& backend) { backend.run(call, input, output); });
+  }
+
+  // A block of 0 elements has no address: a device's backend refuses these calls, so the host's
+  // gets them wherever no buffer of this rank is memory of the device.
+  void run_unequal(const Call& call, const void* input, void* output,
+                   const BlockBegins& begins) override {
+    run_on((input && is_device_memory_(input)) || (output && is_device_memory_(output)),
+           [&](Backend& backend) { backend.run_unequal(call, input, output, begins); });
   }
 
   void abort(const std::string& cause) noexcept override {
@@ -48,6 +50,16 @@ class HostAndDevice final : public Backend {
   }
 
  private:
+  void run_on(bool on_device, const auto& run) {
+    Backend &one = on_device ? *device_ : *host_, &other = on_device ? *host_ : *device_;
+    try {
+      run(one);
+    } catch (const std::exception& error) {
+      other.abort(error.what());  // a peer may wait there
+      throw;
+    }
+  }
+
   // Checks the buffer that every rank uses: another may be empty or unused on some ranks, which
   // would then choose differently.
   bool is_device_call(const Call& call, const void* input, const void* output) const {

@@ -1,6 +1,7 @@
 #include "collectives/process_group.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -28,6 +29,21 @@ void require_fits(Collective collective, const ConstBuffer& seen, std::size_t el
           name_of(collective), name_of(other.type), name_of(seen.type));
 }
 
+// Where the blocks of `buffer` begin; nothing if they are equal.
+std::vector<std::size_t> begins_of(Collective collective, const ConstBlocks& buffer, int size,
+                                   const char* which) {
+  if (buffer.counts.empty()) return {};
+  require(buffer.counts.size() == static_cast<std::size_t>(size),
+          "{}: expected {} counts of the {}'s blocks, one for each rank, got {}",
+          name_of(collective), size, which, buffer.counts.size());
+  std::vector<std::size_t> begins = {0};
+  for (const std::size_t count : buffer.counts) begins.push_back(begins.back() + count);
+  require(begins.back() == buffer.count,
+          "{}: the {} has {} elements, but the counts of its blocks ({}) add up to {}",
+          name_of(collective), which, buffer.count, fmt::join(buffer.counts, ", "), begins.back());
+  return begins;
+}
+
 ProcessGroup make_group(Connections bare, const GroupOptions& options, int hosts = 1) {
   Connections connections = behind_link(std::move(bare), options.link);
   AlgorithmSelection algorithms =
@@ -45,10 +61,13 @@ struct ProcessGroup::State {
   // The next call: of a collective over `count` elements of the type of `data`. Checks the
   // arguments, selects the algorithm, and keeps the call for finish().
   Call next(Collective collective, const ConstBuffer& data, std::uint64_t count,
-            std::string_view label, ReduceOp op = ReduceOp::sum, int root = 0, int peer = 0) {
-    const int size = calls.backend().size();
-    require(root >= 0 && root < size, "{}: the root must be one of the ranks 0 to {}, not {}",
-            name_of(collective), size - 1, root);
+            std::string_view label, ReduceOp op = ReduceOp::sum, int root = 0,
+            bool unequal = false) {
+    require(root >= 0 && root < size(), "{}: the root must be one of the ranks 0 to {}, not {}",
+            name_of(collective), size() - 1, root);
+    require(!is_bitwise(op) || !is_floating(data.type),
+            "{}: {} is not defined for {}; use a type of integers", name_of(collective),
+            name_of(op), name_of(data.type));
     require(op != ReduceOp::avg || is_floating(data.type),
             "{}: avg is not defined for {}; use sum and divide with the rounding that you need",
             name_of(collective), name_of(data.type));
@@ -57,23 +76,131 @@ struct ProcessGroup::State {
               .reduce = op,
               .root = root,
               .count = count,
-              .peer = peer,
-              .label = label};
+              .label = label,
+              .unequal = unequal};
     if (collective == Collective::point_to_point) return call;
-    call.algorithm = number_of(algorithms.choose(collective, count, data.type, size));
+    call.algorithm = number_of(algorithms.choose(collective, count, data.type, size()));
     made.add(made.last() + 1, call);
     return call;
   }
 
-  // A call that moves data between this rank and another. Each pair of ranks counts its own.
-  Call between(int from, int to, const ConstBuffer& data, std::string_view label) {
-    const int self = calls.backend().rank(), size = calls.backend().size();
-    const int other = from == self ? to : from;
-    require(other >= 0 && other < size && other != self,
-            "rank {} can send to and receive from the other ranks of 0 to {}, not rank {}", self,
-            size - 1, other);
-    return next(Collective::point_to_point, data, data.count, label, ReduceOp::sum, from, to);
+  // A call with blocks in the buffer `whole`, of which `block` is this rank's. Only where
+  // `has_whole` does this rank have that buffer.
+  CallOnBuffers with_blocks(Collective collective, const ConstBlocks& whole,
+                            const ConstBuffer& block, bool has_whole, const ConstBuffer& input,
+                            const Buffer& output, std::string_view label,
+                            ReduceOp op = ReduceOp::sum, int root = 0) {
+    const bool unequal = !whole.counts.empty();
+    std::size_t count = whole.count;
+    BlockBegins begins;
+    if (unequal) {
+      // Ranks without the buffer give its counts, and no length of it.
+      ConstBlocks given = whole;
+      if (!has_whole)
+        given.count = std::accumulate(given.counts.begin(), given.counts.end(), std::size_t{0});
+      begins.input =
+          begins_of(collective, given, size(), whole.address == input.address ? "input" : "output");
+      begins.output = begins.input;
+      count = begins.input.back();
+      require_fits(collective, block, whole.counts[rank()], has_whole ? whole : block);
+    } else if (has_root(collective)) {
+      count = block.count * size();
+      if (has_whole) require_fits(collective, whole, count, block);
+    } else {
+      require_fits(collective, block, Chunks::even(count, size()).size(rank()), whole);
+    }
+    return {next(collective, block, count, label, op, root, unequal), input.address, output.address,
+            std::move(begins)};
   }
+
+  Call between(int from, int to, const ConstBuffer& data, std::string_view label) {
+    const int other = from == rank() ? to : from;
+    require(other >= 0 && other < size() && other != rank(),
+            "rank {} can send to and receive from the other ranks of 0 to {}, not rank {}", rank(),
+            size() - 1, other);
+    Call call = next(Collective::point_to_point, data, data.count, label, ReduceOp::sum, from);
+    call.peer = to;
+    return call;
+  }
+
+  // ---- The calls, after their arguments are checked. A blocking call and the asynchronous one of
+  // the same name differ only in what CallQueue does with it.
+
+  CallOnBuffers all_reduce(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                           std::string_view label) {
+    require_fits(Collective::all_reduce, output, input.count, input);
+    return {next(Collective::all_reduce, input, input.count, label, op), input.address,
+            output.address};
+  }
+
+  CallOnBuffers broadcast(const Buffer& data, int root, std::string_view label) {
+    return {next(Collective::broadcast, data, data.count, label, ReduceOp::sum, root), nullptr,
+            data.address};
+  }
+
+  CallOnBuffers reduce(const ConstBuffer& input, const Buffer& output, int root, ReduceOp op,
+                       std::string_view label) {
+    if (rank() == root) require_fits(Collective::reduce, output, input.count, input);
+    return {next(Collective::reduce, input, input.count, label, op, root), input.address,
+            output.address};
+  }
+
+  CallOnBuffers reduce_scatter(const ConstBlocks& input, const Buffer& output, ReduceOp op,
+                               std::string_view label) {
+    return with_blocks(Collective::reduce_scatter, input, output, true, input, output, label, op);
+  }
+
+  CallOnBuffers all_gather(const ConstBuffer& input, const Blocks& output, std::string_view label) {
+    return with_blocks(Collective::all_gather, output, input, true, input, output, label);
+  }
+
+  CallOnBuffers gather(const ConstBuffer& input, const Blocks& output, int root,
+                       std::string_view label) {
+    return with_blocks(Collective::gather, output, input, rank() == root, input, output, label,
+                       ReduceOp::sum, root);
+  }
+
+  CallOnBuffers scatter(const ConstBlocks& input, const Buffer& output, int root,
+                        std::string_view label) {
+    return with_blocks(Collective::scatter, input, output, rank() == root, input, output, label,
+                       ReduceOp::sum, root);
+  }
+
+  CallOnBuffers all_to_all(const ConstBlocks& input, const Blocks& output, std::string_view label) {
+    constexpr auto collective = Collective::all_to_all;
+    require(input.counts.empty() == output.counts.empty(),
+            "all_to_all: give the counts of the blocks of both buffers, or of none");
+    if (!input.counts.empty()) {
+      require_fits(collective, output, output.count, input);
+      require(input.address != output.address || input.count == 0 || output.count == 0,
+              "all_to_all: blocks of unequal size cannot be exchanged in place: give two buffers");
+      BlockBegins begins{begins_of(collective, input, size(), "input"),
+                         begins_of(collective, output, size(), "output")};
+      return {next(collective, input, 0, label, ReduceOp::sum, 0, true), input.address,
+              output.address, std::move(begins)};
+    }
+    require_fits(collective, output, input.count, input);
+    require(input.count % size() == 0,
+            "all_to_all: {} elements cannot be divided into {} blocks of equal length, one for "
+            "each rank",
+            input.count, size());
+    return {next(collective, input, input.count, label), input.address, output.address};
+  }
+
+  CallOnBuffers barrier() {
+    return {next(Collective::barrier, ConstBuffer(nullptr, 0, DataType::fp32), 0, {})};
+  }
+
+  // Calls that move data between this rank and another. Each pair of ranks counts its own.
+  CallOnBuffers send(const ConstBuffer& data, int to, std::string_view label) {
+    return {between(rank(), to, data, label), data.address, nullptr};
+  }
+  CallOnBuffers recv(const Buffer& data, int from, std::string_view label) {
+    return {between(from, rank(), data, label), nullptr, data.address};
+  }
+
+  int rank() const { return calls.backend().rank(); }
+  int size() const { return calls.backend().size(); }
 
   CallQueue calls;
   AlgorithmSelection algorithms;
@@ -209,104 +336,101 @@ CallTimes ProcessGroup::times() const {
 
 void ProcessGroup::all_reduce(ConstBuffer input, Buffer output, ReduceOp op,
                               std::string_view label) {
-  require_fits(Collective::all_reduce, output, input.count, input);
-  state_->calls.run(state_->next(Collective::all_reduce, input, input.count, label, op),
-                    input.address, output.address);
+  state_->calls.run(state_->all_reduce(input, output, op, label));
 }
 
 void ProcessGroup::all_reduce(Buffer data, ReduceOp op, std::string_view label) {
-  state_->calls.run(state_->next(Collective::all_reduce, data, data.count, label, op), data.address,
-                    data.address);
+  state_->calls.run(state_->all_reduce(data, data, op, label));
 }
 
-void ProcessGroup::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op,
+void ProcessGroup::reduce_scatter(ConstBlocks input, Buffer output, ReduceOp op,
                                   std::string_view label) {
-  require_fits(Collective::reduce_scatter, output, block_size(input.count, rank()), input);
-  state_->calls.run(state_->next(Collective::reduce_scatter, input, input.count, label, op),
-                    input.address, output.address);
+  state_->calls.run(state_->reduce_scatter(input, output, op, label));
 }
 
-void ProcessGroup::all_gather(ConstBuffer input, Buffer output, std::string_view label) {
-  require_fits(Collective::all_gather, input, block_size(output.count, rank()), output);
-  state_->calls.run(state_->next(Collective::all_gather, output, output.count, label),
-                    input.address, output.address);
+void ProcessGroup::all_gather(ConstBuffer input, Blocks output, std::string_view label) {
+  state_->calls.run(state_->all_gather(input, output, label));
 }
 
 void ProcessGroup::broadcast(Buffer data, int root, std::string_view label) {
-  state_->calls.run(
-      state_->next(Collective::broadcast, data, data.count, label, ReduceOp::sum, root), nullptr,
-      data.address);
+  state_->calls.run(state_->broadcast(data, root, label));
 }
 
 void ProcessGroup::reduce(ConstBuffer input, Buffer output, int root, ReduceOp op,
                           std::string_view label) {
-  if (rank() == root) require_fits(Collective::reduce, output, input.count, input);
-  state_->calls.run(state_->next(Collective::reduce, input, input.count, label, op, root),
-                    input.address, output.address);
+  state_->calls.run(state_->reduce(input, output, root, op, label));
 }
 
-void ProcessGroup::gather(ConstBuffer input, Buffer output, int root, std::string_view label) {
-  const std::size_t count = input.count * size();
-  if (rank() == root) require_fits(Collective::gather, output, count, input);
-  state_->calls.run(state_->next(Collective::gather, input, count, label, ReduceOp::sum, root),
-                    input.address, output.address);
+void ProcessGroup::gather(ConstBuffer input, Blocks output, int root, std::string_view label) {
+  state_->calls.run(state_->gather(input, output, root, label));
 }
 
-void ProcessGroup::scatter(ConstBuffer input, Buffer output, int root, std::string_view label) {
-  const std::size_t count = output.count * size();
-  if (rank() == root) require_fits(Collective::scatter, input, count, output);
-  state_->calls.run(state_->next(Collective::scatter, output, count, label, ReduceOp::sum, root),
-                    input.address, output.address);
+void ProcessGroup::scatter(ConstBlocks input, Buffer output, int root, std::string_view label) {
+  state_->calls.run(state_->scatter(input, output, root, label));
 }
 
-void ProcessGroup::all_to_all(ConstBuffer input, Buffer output, std::string_view label) {
-  require_fits(Collective::all_to_all, output, input.count, input);
-  require(input.count % size() == 0,
-          "all_to_all: {} elements cannot be divided into {} blocks of equal length, one for each "
-          "rank",
-          input.count, size());
-  state_->calls.run(state_->next(Collective::all_to_all, input, input.count, label), input.address,
-                    output.address);
+void ProcessGroup::all_to_all(ConstBlocks input, Blocks output, std::string_view label) {
+  state_->calls.run(state_->all_to_all(input, output, label));
 }
 
 void ProcessGroup::barrier() {
-  const ConstBuffer nothing(nullptr, 0, DataType::fp32);
-  state_->calls.run(state_->next(Collective::barrier, nothing, 0, {}), nullptr, nullptr);
+  state_->calls.run(state_->barrier());
 }
 
 void ProcessGroup::send(ConstBuffer data, int to, std::string_view label) {
-  state_->calls.run(state_->between(rank(), to, data, label), data.address, nullptr);
+  state_->calls.run(state_->send(data, to, label));
 }
 
 void ProcessGroup::recv(Buffer data, int from, std::string_view label) {
-  state_->calls.run(state_->between(from, rank(), data, label), nullptr, data.address);
+  state_->calls.run(state_->recv(data, from, label));
 }
 
 Work ProcessGroup::all_reduce_async(Buffer data, ReduceOp op, std::string_view label) {
-  return state_->calls.start(state_->next(Collective::all_reduce, data, data.count, label, op),
-                             data.address, data.address);
+  return state_->calls.start(state_->all_reduce(data, data, op, label));
 }
 
-Work ProcessGroup::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op,
+Work ProcessGroup::reduce_scatter_async(ConstBlocks input, Buffer output, ReduceOp op,
                                         std::string_view label) {
-  require_fits(Collective::reduce_scatter, output, block_size(input.count, rank()), input);
-  return state_->calls.start(
-      state_->next(Collective::reduce_scatter, input, input.count, label, op), input.address,
-      output.address);
+  return state_->calls.start(state_->reduce_scatter(input, output, op, label));
 }
 
-Work ProcessGroup::all_gather_async(ConstBuffer input, Buffer output, std::string_view label) {
-  require_fits(Collective::all_gather, input, block_size(output.count, rank()), output);
-  return state_->calls.start(state_->next(Collective::all_gather, output, output.count, label),
-                             input.address, output.address);
+Work ProcessGroup::all_gather_async(ConstBuffer input, Blocks output, std::string_view label) {
+  return state_->calls.start(state_->all_gather(input, output, label));
+}
+
+Work ProcessGroup::broadcast_async(Buffer data, int root, std::string_view label) {
+  return state_->calls.start(state_->broadcast(data, root, label));
+}
+
+Work ProcessGroup::reduce_async(ConstBuffer input, Buffer output, int root, ReduceOp op,
+                                std::string_view label) {
+  return state_->calls.start(state_->reduce(input, output, root, op, label));
+}
+
+Work ProcessGroup::gather_async(ConstBuffer input, Blocks output, int root,
+                                std::string_view label) {
+  return state_->calls.start(state_->gather(input, output, root, label));
+}
+
+Work ProcessGroup::scatter_async(ConstBlocks input, Buffer output, int root,
+                                 std::string_view label) {
+  return state_->calls.start(state_->scatter(input, output, root, label));
+}
+
+Work ProcessGroup::all_to_all_async(ConstBlocks input, Blocks output, std::string_view label) {
+  return state_->calls.start(state_->all_to_all(input, output, label));
+}
+
+Work ProcessGroup::barrier_async() {
+  return state_->calls.start(state_->barrier());
 }
 
 Work ProcessGroup::send_async(ConstBuffer data, int to, std::string_view label) {
-  return state_->calls.start(state_->between(rank(), to, data, label), data.address, nullptr);
+  return state_->calls.start(state_->send(data, to, label));
 }
 
 Work ProcessGroup::recv_async(Buffer data, int from, std::string_view label) {
-  return state_->calls.start(state_->between(from, rank(), data, label), nullptr, data.address);
+  return state_->calls.start(state_->recv(data, from, label));
 }
 
 }  // namespace ringside::collectives

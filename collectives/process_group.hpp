@@ -59,13 +59,14 @@ class ProcessGroup {
   void all_reduce(Buffer data, ReduceOp op = ReduceOp::sum, std::string_view label = {});
 
   // The input has a block for each rank. output = the reduction of block rank() over all ranks. It
-  // may be that block of the input.
-  void reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
+  // may be that block of the input. Every rank gives all counts of unequal blocks (buffer.hpp),
+  // here and wherever only one of the two buffers has blocks.
+  void reduce_scatter(ConstBlocks input, Buffer output, ReduceOp op = ReduceOp::sum,
                       std::string_view label = {});
 
   // The inverse: output = the inputs of all ranks, in the order of ranks. The input may be block
   // rank() of the output.
-  void all_gather(ConstBuffer input, Buffer output, std::string_view label = {});
+  void all_gather(ConstBuffer input, Blocks output, std::string_view label = {});
 
   // data = the root's data.
   void broadcast(Buffer data, int root, std::string_view label = {});
@@ -75,17 +76,18 @@ class ProcessGroup {
   void reduce(ConstBuffer input, Buffer output, int root, ReduceOp op = ReduceOp::sum,
               std::string_view label = {});
 
-  // output on the root = the inputs of all ranks, of equal length, in the order of ranks. Other
-  // ranks' outputs are not used. The input may be block rank() of the output.
-  void gather(ConstBuffer input, Buffer output, int root, std::string_view label = {});
+  // output on the root = the inputs of all ranks, in the order of ranks. Without counts they have
+  // equal lengths. Other ranks' outputs are not used. The input may be block rank() of the output.
+  void gather(ConstBuffer input, Blocks output, int root, std::string_view label = {});
 
   // The inverse: output = block rank() of the root's input. Other ranks' inputs are not used. The
   // output may be that block.
-  void scatter(ConstBuffer input, Buffer output, int root, std::string_view label = {});
+  void scatter(ConstBlocks input, Buffer output, int root, std::string_view label = {});
 
-  // Block i of the output = block rank() of rank i's input. All blocks have the same length. Output
-  // may be input.
-  void all_to_all(ConstBuffer input, Buffer output, std::string_view label = {});
+  // Block i of the output = block rank() of rank i's input. Without counts all blocks have the same
+  // length, and output may be input. With counts, for both buffers, each rank knows only its own:
+  // how many elements it sends to each rank, and how many it receives from each.
+  void all_to_all(ConstBlocks input, Blocks output, std::string_view label = {});
 
   // Returns when every rank has called it.
   void barrier();
@@ -102,9 +104,16 @@ class ProcessGroup {
   // The same calls as Work (work.hpp): they return at once. Do not touch the buffers until the Work
   // is done.
   Work all_reduce_async(Buffer data, ReduceOp op = ReduceOp::sum, std::string_view label = {});
-  Work reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
+  Work reduce_scatter_async(ConstBlocks input, Buffer output, ReduceOp op = ReduceOp::sum,
                             std::string_view label = {});
-  Work all_gather_async(ConstBuffer input, Buffer output, std::string_view label = {});
+  Work all_gather_async(ConstBuffer input, Blocks output, std::string_view label = {});
+  Work broadcast_async(Buffer data, int root, std::string_view label = {});
+  Work reduce_async(ConstBuffer input, Buffer output, int root, ReduceOp op = ReduceOp::sum,
+                    std::string_view label = {});
+  Work gather_async(ConstBuffer input, Blocks output, int root, std::string_view label = {});
+  Work scatter_async(ConstBlocks input, Buffer output, int root, std::string_view label = {});
+  Work all_to_all_async(ConstBlocks input, Blocks output, std::string_view label = {});
+  Work barrier_async();
   // They wait in this group's queue like the others: what must not wait for another message uses
   // another group.
   Work send_async(ConstBuffer data, int to, std::string_view label = {});
@@ -143,6 +152,7 @@ class ProcessGroup {
   CallTimes times() const;
 
  private:
+  friend class Messages;  // messages.hpp
   struct State;
   std::unique_ptr<State> state_;
 };

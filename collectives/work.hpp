@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/clock.hpp"
+
 namespace ringside::collectives {
 
 // A handle: copies refer to the same call. If the last handle is dropped without wait(), the call
@@ -23,8 +25,16 @@ class Work {
   // Blocks until the call has ended. Throws what the call threw, each time it is called.
   void wait() const;
 
+  // The same, but returns false if the call has not ended after `timeout`. The call then runs on.
+  bool wait_for(Seconds timeout) const;
+
+  // Of a message that was received (messages.hpp): the rank that sent it. Otherwise -1.
+  int source() const;
+
  private:
   friend class CallQueue;
+  friend class Messages;
+  struct Shared;
   struct State;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;

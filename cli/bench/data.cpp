@@ -30,6 +30,7 @@ constexpr std::align_val_t page{4096};
 // bf16. For a product it is 1 or, rarely, 2; for an average, a multiple of the number of ranks.
 std::int64_t number(const Call& call, int rank, int ranks, std::uint64_t i) {
   const std::uint64_t bits = mix_bits(mix_bits(static_cast<std::uint64_t>(rank) + 1) + i);
+  if (call.type == DataType::boolean) return static_cast<std::int64_t>(bits % 2);
   if (call.reduce == ReduceOp::product)
     return bits % static_cast<std::uint64_t>(2 * ranks) == 0 ? 2 : 1;
   return static_cast<std::int64_t>(bits % 5) * (call.reduce == ReduceOp::avg ? ranks : 1);
@@ -43,6 +44,9 @@ std::int64_t reduced(const Call& call, int ranks, std::uint64_t i) {
     if (call.reduce == ReduceOp::product) result *= x;
     if (call.reduce == ReduceOp::min) result = std::min(result, x);
     if (call.reduce == ReduceOp::max) result = std::max(result, x);
+    if (call.reduce == ReduceOp::bit_and) result &= x;
+    if (call.reduce == ReduceOp::bit_or) result |= x;
+    if (call.reduce == ReduceOp::bit_xor) result ^= x;
   }
   return call.reduce == ReduceOp::avg ? result / ranks : result;
 }
@@ -68,6 +72,12 @@ void put_as(DataType type, std::byte* at, std::int64_t value) {
       return put(at, value);
     case DataType::uint8:
       return put(at, static_cast<std::uint8_t>(value));
+    case DataType::int8:
+      return put(at, static_cast<std::int8_t>(value));
+    case DataType::int16:
+      return put(at, static_cast<std::int16_t>(value));
+    case DataType::boolean:
+      return put(at, value != 0);
   }
 }
 
@@ -97,6 +107,12 @@ double value_at(DataType type, const std::byte* at) {
       return get<std::int64_t>(at);
     case DataType::uint8:
       return get<std::uint8_t>(at);
+    case DataType::int8:
+      return get<std::int8_t>(at);
+    case DataType::int16:
+      return get<std::int16_t>(at);
+    case DataType::boolean:
+      return get<bool>(at);
   }
   fail("there is no type with the number {}", static_cast<int>(type));
 }

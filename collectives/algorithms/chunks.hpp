@@ -12,10 +12,13 @@
 //     block     0          1        10 elements in 2 blocks of 2 chunks
 //     chunk     0      1   2      3
 //            [0 1 2] [3 4][5 6 7] [8 9]
+//
+// Or the caller says where each block begins.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "collectives/algorithms/schedule.hpp"
 
@@ -27,6 +30,14 @@ class Chunks {
   // Each of `blocks` has `parts` chunks.
   static Chunks even(std::size_t count, int blocks, int parts = 1) {
     return Chunks(count, blocks, 1, parts);
+  }
+
+  // Block i begins at element begins[i]; the last of `begins` is the number of all elements. The
+  // memory of `begins` must outlive the result.
+  static Chunks from(std::span<const std::size_t> begins, int parts = 1) {
+    Chunks chunks(begins.back(), static_cast<int>(begins.size()) - 1, 1, parts);
+    chunks.begins_ = begins.data();
+    return chunks;
   }
 
   Chunks(std::size_t count, int blocks, std::size_t unit, int parts = 1)
@@ -61,12 +72,14 @@ class Chunks {
 
  private:
   std::size_t begin_of_block(int i) const {
+    if (begins_) return begins_[i];
     return unit_ * (static_cast<std::size_t>(i) * floor_ + std::min<std::size_t>(i, remainder_));
   }
 
   std::size_t count_;
   int parts_, blocks_;
   std::size_t unit_, floor_, remainder_;
+  const std::size_t* begins_ = nullptr;  // null: the first `remainder` blocks are one unit longer
 };
 
 }  // namespace ringside::collectives

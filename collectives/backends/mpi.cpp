@@ -15,11 +15,9 @@ namespace {
 
 // Looked up by name, so that a type which MPI lacks is an error only when it is used.
 MPI_Datatype mpi_type(DataType type) {
-  const std::pair<std::string_view, MPI_Datatype> known[] = {{"fp32", MPI_FLOAT},
-                                                             {"fp64", MPI_DOUBLE},
-                                                             {"int32", MPI_INT32_T},
-                                                             {"int64", MPI_INT64_T},
-                                                             {"uint8", MPI_UINT8_T}};
+  const std::pair<std::string_view, MPI_Datatype> known[] = {
+      {"fp32", MPI_FLOAT},    {"fp64", MPI_DOUBLE}, {"int32", MPI_INT32_T}, {"int64", MPI_INT64_T},
+      {"uint8", MPI_UINT8_T}, {"int8", MPI_INT8_T}, {"int16", MPI_INT16_T}};
   for (const auto& [name, mpi] : known)
     if (name == name_of(type)) return mpi;
   fail("MPI has no type for {}: use another type, or leave mpi out", name_of(type));
@@ -27,7 +25,7 @@ MPI_Datatype mpi_type(DataType type) {
 
 MPI_Op mpi_op(ReduceOp op) {
   // In the order of ReduceOp.
-  const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_SUM};
+  const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_SUM, MPI_BAND, MPI_BOR, MPI_BXOR};
   return ops[static_cast<int>(op)];
 }
 

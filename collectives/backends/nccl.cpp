@@ -83,9 +83,9 @@ const Nccl& nccl() {
 // From this version on, NCCL_MULTI_RANK_GPU_ENABLE=1 lets ranks share a GPU.
 constexpr int version_with_shared_gpus = 23000;
 
-// In the order of DataType and of ReduceOp.
+// In the order of DataType and of ReduceOp, as far as NCCL has them.
 constexpr ncclDataType_t nccl_types[] = {ncclFloat32, ncclFloat64,  ncclInt32, ncclInt64,
-                                         ncclFloat16, ncclBfloat16, ncclUint8};
+                                         ncclFloat16, ncclBfloat16, ncclUint8, ncclInt8};
 constexpr ncclRedOp_t nccl_ops[] = {ncclSum, ncclProd, ncclMin, ncclMax, ncclAvg};
 
 // What the ranks tell each other before they call NCCL.
@@ -187,6 +187,10 @@ class NcclBackend final : public Backend {
   }
 
   ncclResult_t start(const Call& call, const void* input, void* output) {
+    require(static_cast<std::size_t>(call.type) < std::size(nccl_types),
+            "{}: NCCL has no type for {}", describe(call), name_of(call.type));
+    require(static_cast<std::size_t>(call.reduce) < std::size(nccl_ops), "{}: NCCL has no {}",
+            describe(call), name_of(call.reduce));
     const ncclDataType_t type = nccl_types[static_cast<int>(call.type)];
     const ncclRedOp_t op = nccl_ops[static_cast<int>(call.reduce)];
     if (call.collective == Collective::barrier)

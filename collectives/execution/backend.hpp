@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "collectives/bootstrap/sub_group_connector.hpp"
@@ -17,6 +18,12 @@
 #include "collectives/execution/traffic.hpp"
 
 namespace ringside::collectives {
+
+// Where blocks of unequal size begin, in elements: element r is rank r's, and one more is the end.
+// Both are the same, except in an all_to_all.
+struct BlockBegins {
+  std::vector<std::size_t> input, output;
+};
 
 class Backend {
  public:
@@ -41,6 +48,13 @@ class Backend {
   // peer receives into output. Throws Error or RankFailure. After either the backend has failed:
   // every later call throws the first cause.
   virtual void run(const Call& call, const void* input, void* output) = 0;
+
+  // The same for a call with blocks of unequal size, call.unequal. Not in place in an all_to_all.
+  virtual void run_unequal(const Call& call, const void* /*input*/, void* /*output*/,
+                           const BlockBegins& /*begins*/) {
+    fail("the {} backend has no {} of unequal blocks: make them equal, or use tcp or shm", name(),
+         name_of(call.collective));
+  }
 
   // Tells the others that this rank gives up, and why; their calls fail with this cause. Never
   // throws.

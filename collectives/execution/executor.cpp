@@ -22,14 +22,15 @@ std::unique_ptr<Executor> make_executor(Transport& transport, const ExecutorOpti
   return make_pipelined_executor(transport, options);
 }
 
-MessageHeader Executor::header(const Task& task, int step, ChunkRange chunks) const {
+MessageHeader Executor::header(const Task& task, int step, std::size_t elements) const {
   MessageHeader header;
   header.job = transport_.job();
   header.sequence = task.sequence;
   header.call = task.call;
+  if (task.call.unequal) header.call.count = elements;
   header.step = static_cast<std::uint32_t>(step);
   header.slice = MessageHeader::not_sliced;
-  header.bytes = task.chunks.size(chunks) * size_of(task.call.type);
+  header.bytes = elements * size_of(task.call.type);
   return header;
 }
 

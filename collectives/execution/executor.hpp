@@ -29,7 +29,20 @@ struct Task {
   const Call& call;
   std::uint64_t sequence;  // the number of the call
   Chunks chunks;           // how the schedule's chunks divide call.count elements
+  Chunks input_chunks;     // how they divide the input: the same, but in an all_to_all of unequal
+                           // blocks
   Buffers buffers;
+
+  // What a message carries, as this rank divides its buffers.
+  struct Extent {
+    const Chunks& chunks;
+    ChunkRange range;
+    std::size_t elements() const { return chunks.size(range); }
+  };
+  Extent extent(const Send& send) const {
+    return {send.input ? input_chunks : chunks, send.taken()};
+  }
+  Extent extent(const Receive& receive) const { return {chunks, receive.chunks}; }
 };
 
 class Executor {
@@ -42,8 +55,8 @@ class Executor {
   virtual void run(const Task& task) = 0;
 
  protected:
-  // Of a message that carries all of `chunks`, not sliced.
-  MessageHeader header(const Task& task, int step, ChunkRange chunks) const;
+  // Of a message that carries so many elements, not sliced.
+  MessageHeader header(const Task& task, int step, std::size_t elements) const;
 
   Transport& transport_;
 };

@@ -44,13 +44,12 @@ struct Cursor {
 // How a task's chunks are divided into slices and segments.
 struct Slicing {
   Slicing(const Task& task, const DataFlow& flow, std::size_t slice_bytes, int slices_per_segment)
-      : chunks(task.chunks),
-        element(size_of(task.call.type)),
+      : element(size_of(task.call.type)),
         slice_elements(std::max<std::size_t>(1, slice_bytes / element)) {
     int longest = 1;  // slices in a message
     for (const Step& step : task.schedule.steps) {
-      if (step.send) longest = std::max(longest, slices_of(step.send->chunks));
-      if (step.receive) longest = std::max(longest, slices_of(step.receive->chunks));
+      if (step.send) longest = std::max(longest, slices_of(task.extent(*step.send)));
+      if (step.receive) longest = std::max(longest, slices_of(task.extent(*step.receive)));
     }
     // Ranks may slice a message of several chunks differently: then everything is one segment.
     segment_slices = flow.single_chunks ? std::min(slices_per_segment, longest) : longest;
@@ -58,18 +57,20 @@ struct Slicing {
   }
 
   // A slice lies side by side in memory, so each piece of a range has slices of its own.
-  int slices_of(ChunkRange range) const {
+  int slices_of(const Task::Extent& extent) const {
+    const auto& [chunks, range] = extent;
     int slices = 0;
-    for (int i = 0; i < range.pieces(); ++i) slices += slices_of_piece(range.piece(i));
+    for (int i = 0; i < range.pieces(); ++i) slices += slices_of_piece(chunks, range.piece(i));
     return slices;
   }
-  std::size_t bytes_of(ChunkRange range, int slice) const {
-    const Place place = place_of(range, slice);
-    return std::min(slice_elements, chunks.size(place.piece) - place.begin) * element;
+  std::size_t bytes_of(const Task::Extent& extent, int slice) const {
+    const Place place = place_of(extent, slice);
+    return std::min(slice_elements, extent.chunks.size(place.piece) - place.begin) * element;
   }
   // In bytes, from the beginning of a buffer that holds the chunks of `within`.
-  std::size_t offset_of(ChunkRange range, int slice, ChunkRange within) const {
-    const Place place = place_of(range, slice);
+  std::size_t offset_of(const Task::Extent& extent, int slice, ChunkRange within) const {
+    const Place place = place_of(extent, slice);
+    const Chunks& chunks = extent.chunks;
     return (chunks.begin(place.piece) - chunks.begin(within) + place.begin) * element;
   }
   // Scratch memory has room for one segment of every chunk.
@@ -77,11 +78,10 @@ struct Slicing {
     const auto row = static_cast<std::size_t>(range.first) * segment_slices;
     return (row + slice % segment_slices) * slice_elements * element;
   }
-  std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(chunks.chunks()) * segment_slices * slice_elements * element;
+  std::size_t scratch_bytes(int chunks) const {
+    return static_cast<std::size_t>(chunks) * segment_slices * slice_elements * element;
   }
 
-  const Chunks& chunks;
   std::size_t element;  // bytes
   std::size_t slice_elements;
   int segment_slices;
@@ -93,14 +93,15 @@ struct Slicing {
     std::size_t begin;  // the first element, counted from that of the piece
   };
 
-  int slices_of_piece(ChunkRange piece) const {
+  int slices_of_piece(const Chunks& chunks, ChunkRange piece) const {
     const std::size_t slices = (chunks.size(piece) + slice_elements - 1) / slice_elements;
     return std::max<int>(1, static_cast<int>(slices));
   }
-  Place place_of(ChunkRange range, int slice) const {
+  Place place_of(const Task::Extent& extent, int slice) const {
+    const auto& [chunks, range] = extent;
     int i = 0;
-    for (; i + 1 < range.pieces() && slice >= slices_of_piece(range.piece(i)); ++i)
-      slice -= slices_of_piece(range.piece(i));
+    for (; i + 1 < range.pieces() && slice >= slices_of_piece(chunks, range.piece(i)); ++i)
+      slice -= slices_of_piece(chunks, range.piece(i));
     return {range.piece(i), slice * slice_elements};
   }
 };
@@ -154,17 +155,17 @@ class Pipeline {
  private:
   void post_send() {
     const Send& send = *step(to_send_).send;
-    transport_.post_send(send.to, header(to_send_, send.chunks), payload_of(to_send_));
+    transport_.post_send(send.to, header(to_send_, task_.extent(send)), payload_of(to_send_));
     to_send_ = after(to_send_, true);
   }
 
   void post_receive() {
     const Receive& receive = *step(to_receive_).receive;
-    const std::size_t bytes = slicing_.bytes_of(receive.chunks, to_receive_.slice);
+    const std::size_t bytes = slicing_.bytes_of(task_.extent(receive), to_receive_.slice);
     direct_ = receive.action == Action::overwrite && may_apply(to_receive_) && bytes > 0;
     std::span<std::byte> into;
     if (direct_) into = {in_result(receive.chunks, to_receive_.slice), bytes};
-    transport_.post_receive(receive.from, header(to_receive_, receive.chunks), into);
+    transport_.post_receive(receive.from, header(to_receive_, task_.extent(receive)), into);
     receive_posted_ = true;
   }
 
@@ -226,23 +227,25 @@ class Pipeline {
     return at != end_ && step(at).receive && step(at).receive->from == transport_.rank();
   }
 
-  MessageHeader header(const Cursor& at, ChunkRange range) const {
+  MessageHeader header(const Cursor& at, const Task::Extent& extent) const {
     MessageHeader header = header_;
+    if (header.call.unequal) header.call.count = extent.elements();
     header.step = static_cast<std::uint32_t>(at.step);
     header.slice = static_cast<std::uint32_t>(at.slice);
-    header.bytes = slicing_.bytes_of(range, at.slice);
+    header.bytes = slicing_.bytes_of(extent, at.slice);
     return header;
   }
 
   // Where a slice lies.
   bool kept(ChunkRange range) const { return contains(buffers_.kept, range.first); }
   const std::byte* in_input(ChunkRange range, int slice) const {
-    return buffers_.input + slicing_.offset_of(range, slice, buffers_.given);
+    return buffers_.input + slicing_.offset_of({task_.input_chunks, range}, slice, buffers_.given);
   }
 
   // In the output, or in scratch memory where the chunk only passes through this rank.
   std::byte* in_result(ChunkRange range, int slice) const {
-    if (kept(range)) return buffers_.output + slicing_.offset_of(range, slice, buffers_.kept);
+    if (kept(range))
+      return buffers_.output + slicing_.offset_of({task_.chunks, range}, slice, buffers_.kept);
     return scratch_ + slicing_.scratch_offset_of(range, slice);
   }
 
@@ -251,7 +254,7 @@ class Pipeline {
     const ChunkRange source = send.taken();
     if (source.count == 0) return {};
     return {flow_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
-            slicing_.bytes_of(source, at.slice)};
+            slicing_.bytes_of(task_.extent(send), at.slice)};
   }
 
   // The first slice at or after `at` that this rank sends (or receives).
@@ -265,8 +268,9 @@ class Pipeline {
         const bool takes_part =
             sending ? send && send->to != transport_.rank() : receive.has_value();
         if (!takes_part) continue;
-        const ChunkRange range = sending ? send->chunks : receive->chunks;
-        if (at.slice < std::min(segment_end, slicing_.slices_of(range))) return at;
+        const int slices =
+            slicing_.slices_of(sending ? task_.extent(*send) : task_.extent(*receive));
+        if (at.slice < std::min(segment_end, slices)) return at;
       }
     }
     return end_;
@@ -279,7 +283,7 @@ class Pipeline {
   const Buffers buffers_;
   const Slicing& slicing_;
   std::byte* const scratch_;
-  const MessageHeader header_;  // all but step, slice and bytes
+  const MessageHeader header_;  // all but step, slice, bytes, and the count of an unequal block
   const Cursor end_;
 
   Cursor to_send_, sent_, to_receive_;  // the next slice to post, to see sent, to receive
@@ -345,7 +349,7 @@ class PipelinedExecutor final : public Executor {
     const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
     std::byte* const sum = task.buffers.output;
     workspace_.assign(task.buffers.input, task.buffers.input + bytes);  // the output may be there
-    MessageHeader header = this->header(task, 0, {0, 1});
+    MessageHeader header = this->header(task, 0, count);
     header.slice = MessageHeader::to_everybody;
     transport_.post_send(Transport::everybody, header, workspace_);
     for (int r = 0; r < transport_.size(); ++r) {
@@ -367,11 +371,11 @@ class PipelinedExecutor final : public Executor {
     bool passes_through = false;  // some chunk is received that this rank does not keep
     for (int c = 0; c < task.chunks.chunks(); ++c)
       passes_through = passes_through || (flow.received[c] && !contains(buffers.kept, c));
-    if (passes_through && scratch_.size() < slicing.scratch_bytes())
-      scratch_.resize(slicing.scratch_bytes());
+    const std::size_t scratch_bytes = slicing.scratch_bytes(task.chunks.chunks());
+    if (passes_through && scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
 
     Pipeline pipeline(transport_, flow, task, buffers, slicing, scratch_.data(),
-                      header(task, 0, {}));
+                      header(task, 0, 0));
     while (!pipeline.finished()) {
       pipeline.post_all_allowed();
       if (pipeline.finished()) return;
@@ -396,15 +400,16 @@ class PipelinedExecutor final : public Executor {
       if (!wanted || chunks.size(c) == 0 || !contains(buffers.given, c) ||
           !contains(buffers.kept, c))
         continue;
-      const auto offset = [&](ChunkRange within) {
-        return (chunks.begin(c) - chunks.begin(within)) * element;
+      const auto offset = [&](const Chunks& in, ChunkRange within) {
+        return (in.begin(c) - in.begin(within)) * element;
       };
-      const std::byte* in = buffers.input + offset(buffers.given);
-      std::byte* out = buffers.output + offset(buffers.kept);
+      const std::byte* in = buffers.input + offset(task.input_chunks, buffers.given);
+      std::byte* out = buffers.output + offset(chunks, buffers.kept);
       if (in != out) std::memcpy(out, in, chunks.size(c) * element);
     }
     if (flow.keeps_input) {
-      kept_input_.assign(buffers.input, buffers.input + chunks.size(buffers.given) * element);
+      kept_input_.assign(buffers.input,
+                         buffers.input + task.input_chunks.size(buffers.given) * element);
       buffers.input = kept_input_.data();
     }
     return buffers;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -26,11 +27,12 @@ T one_nan(T x) {
   return x != x ? std::numeric_limits<T>::quiet_NaN() : x;
 }
 
-// Integers wrap around, as in NCCL and MPI: computed as unsigned, where overflow is defined.
+// Integers wrap around, as in NCCL and MPI: computed as unsigned, where overflow is defined, and in
+// at least 32 bits: C++ would widen a shorter one to a signed number.
 template <class T>
 auto wrapping(T x) {
   if constexpr (std::is_integral_v<T>)
-    return static_cast<std::make_unsigned_t<T>>(x);
+    return static_cast<std::make_unsigned_t<decltype(x * x)>>(x);
   else
     return x;
 }
@@ -143,6 +145,11 @@ void combine_type(ReduceOp op, void* into, const void* ours, const void* theirs,
   T* out = static_cast<T*>(into);
   const T* a = static_cast<const T*>(ours);
   const T* b = static_cast<const T*>(theirs);
+  if constexpr (std::is_integral_v<T>) {
+    if (op == ReduceOp::bit_and) return combine_each(out, a, b, count, std::bit_and<T>());
+    if (op == ReduceOp::bit_or) return combine_each(out, a, b, count, std::bit_or<T>());
+    if (op == ReduceOp::bit_xor) return combine_each(out, a, b, count, std::bit_xor<T>());
+  }
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
@@ -153,6 +160,10 @@ void combine_type(ReduceOp op, void* into, const void* ours, const void* theirs,
       return combine_each(out, a, b, count, Min());
     case ReduceOp::max:
       return combine_each(out, a, b, count, Max());
+    case ReduceOp::bit_and:
+    case ReduceOp::bit_or:
+    case ReduceOp::bit_xor:
+      fail("{} is not defined for numbers with a fraction", name_of(op));
   }
 }
 
@@ -181,7 +192,12 @@ void with_element(DataType type, Body body) {
     case DataType::bf16:
       return body(Bf16{});
     case DataType::uint8:
+    case DataType::boolean:  // 0 or 1
       return body(std::uint8_t{});
+    case DataType::int8:
+      return body(std::int8_t{});
+    case DataType::int16:
+      return body(std::int16_t{});
   }
 }
 
@@ -189,6 +205,8 @@ void with_element(DataType type, Body body) {
 
 void combine(DataType type, ReduceOp op, void* into, const void* ours, const void* theirs,
              std::size_t count) {
+  if (type == DataType::boolean && op == ReduceOp::sum) op = ReduceOp::max;
+  if (type == DataType::boolean && op == ReduceOp::product) op = ReduceOp::min;
   with_element(type, [&]<class T>(T) { combine_type<T>(op, into, ours, theirs, count); });
 }
 

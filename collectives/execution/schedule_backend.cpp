@@ -30,21 +30,12 @@ class ScheduleBackend final : public Backend {
   Traffic traffic() const override { return watchdog_.traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
-    const std::uint64_t number = next_number(call);
-    watchdog_.begin(number, call);
-    try {
-      const Schedule& schedule = schedule_of(call);
-      watchdog_.set_steps(schedule.steps.size());
-      watchdog_.listen_sometimes();
-      const Chunks chunks = chunks_of(call, schedule);
-      executor_->run({schedule, call, number, chunks,
-                      buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
-                                 static_cast<std::byte*>(output))});
-      watchdog_.end();
-      divide_sum(call, output);
-    } catch (...) {
-      watchdog_.give_up();
-    }
+    carry_out(call, input, output, nullptr);
+  }
+
+  void run_unequal(const Call& call, const void* input, void* output,
+                   const BlockBegins& begins) override {
+    carry_out(call, input, output, &begins);
   }
 
   void interrupt(const std::string& cause) noexcept override {
@@ -70,6 +61,39 @@ class ScheduleBackend final : public Backend {
   }
 
  private:
+  void carry_out(const Call& call, const void* input, void* output, const BlockBegins* unequal) {
+    const std::uint64_t number = next_number(call);
+    watchdog_.begin(number, call);
+    try {
+      const Schedule& schedule = schedule_of(call);
+      watchdog_.set_steps(schedule.steps.size());
+      watchdog_.listen_sometimes();
+      const int parts = std::max(1, schedule.chunks / size());  // of a block
+      const Chunks chunks =
+          unequal ? Chunks::from(unequal->output, parts) : equal_chunks(call, schedule);
+      const Chunks input_chunks = unequal ? Chunks::from(unequal->input, parts) : chunks;
+      if (unequal && call.collective == Collective::all_to_all) check_direct(call, schedule);
+      const Buffers buffers =
+          buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
+                     static_cast<std::byte*>(output));
+      executor_->run({schedule, call, number, chunks, input_chunks, buffers});
+      watchdog_.end();
+      if (call.reduce == ReduceOp::avg)
+        scale_for_avg(call.type, output, chunks.size(buffers.kept), size());
+    } catch (...) {
+      watchdog_.give_up();
+    }
+  }
+
+  // No rank knows how long a block is that it only passes on.
+  static void check_direct(const Call& call, const Schedule& schedule) {
+    for (const Step& step : schedule.steps)
+      require(!step.send || (step.send->input && step.send->chunks.count == 1),
+              "{}: this algorithm does not send each block directly to its rank, as blocks of "
+              "unequal size need: take pairwise",
+              describe(call));
+  }
+
   // Made once for each kind of call, and kept: executors refer to it.
   const Schedule& schedule_of(const Call& call) {
     const auto [known, is_new] =
@@ -98,7 +122,7 @@ class ScheduleBackend final : public Backend {
     return ++(rank() == call.root ? sent_to_[call.peer] : received_from_[call.root]);
   }
 
-  Chunks chunks_of(const Call& call, const Schedule& schedule) const {
+  Chunks equal_chunks(const Call& call, const Schedule& schedule) const {
     if (has_blocks(call.collective))
       return Chunks::even(call.count, size(), schedule.chunks / size());
     if (call.collective == Collective::point_to_point) return Chunks::even(call.count, 1);

@@ -18,10 +18,11 @@ namespace ringside::collectives {
 
 // The bytes of the chunks of `range`, in a buffer that begins with chunk `first`.
 template <class Byte>
-static std::span<Byte> bytes_of(const Task& task, Byte* buffer, int first, ChunkRange range) {
+static std::span<Byte> bytes_of(const Task& task, const Chunks& chunks, Byte* buffer, int first,
+                                ChunkRange range) {
   const std::size_t element = size_of(task.call.type);
-  const std::size_t offset = task.chunks.begin(range) - task.chunks.begin(first);
-  return {buffer + offset * element, task.chunks.size(range) * element};
+  const std::size_t offset = chunks.begin(range) - chunks.begin(first);
+  return {buffer + offset * element, chunks.size(range) * element};
 }
 
 static void copy(std::span<const std::byte> from, std::span<std::byte> to) {
@@ -35,12 +36,15 @@ class SimpleExecutor final : public Executor {
   void run(const Task& task) override {
     const auto& [input, given, output, kept] = task.buffers;
     workspace_.resize(task.chunks.count() * size_of(task.call.type));
-    copy(bytes_of(task, input, given.first, given), held(task, given));
+    // If input and output are divided differently, only this rank's own block is as long in both.
+    const bool differ = task.call.unequal && task.call.collective == Collective::all_to_all;
+    const ChunkRange held_first = differ ? ChunkRange{transport_.rank(), 1} : given;
+    copy(input_bytes(task, held_first), held(task, held_first));
     for (int step = 0; step < static_cast<int>(task.schedule.steps.size()); ++step) {
       exchange_messages(task, step);
       if (const auto& receive = task.schedule.steps[step].receive) apply(task, *receive);
     }
-    copy(held(task, kept), bytes_of(task, output, kept.first, kept));
+    copy(held(task, kept), bytes_of(task, task.chunks, output, kept.first, kept));
   }
 
  private:
@@ -50,13 +54,15 @@ class SimpleExecutor final : public Executor {
   // wait for each other.
   void exchange_messages(const Task& task, int step) {
     const auto& [send, receive] = task.schedule.steps[step];
-    if (receive) incoming_.resize(task.chunks.size(receive->chunks) * size_of(task.call.type));
+    if (receive) incoming_.resize(task.extent(*receive).elements() * size_of(task.call.type));
     if (send && send->to == transport_.rank())  // to itself, without the transport
       return copy(outgoing(task, *send), incoming_);
     if (send)
-      transport_.post_send(send->to, header(task, step, send->chunks), outgoing(task, *send));
+      transport_.post_send(send->to, header(task, step, task.extent(*send).elements()),
+                           outgoing(task, *send));
     if (receive)
-      transport_.post_receive(receive->from, header(task, step, receive->chunks), incoming_);
+      transport_.post_receive(receive->from, header(task, step, task.extent(*receive).elements()),
+                              incoming_);
     for (bool sent = !send, received = !receive; !sent || !received;) {
       const bool arrived = transport_.wait(Deadline::never())->kind == Completion::received;
       if (arrived) transport_.release();
@@ -68,7 +74,7 @@ class SimpleExecutor final : public Executor {
   // is packed, so that its pieces are side by side.
   std::span<const std::byte> outgoing(const Task& task, const Send& send) {
     const ChunkRange taken = send.taken();
-    if (send.input) return bytes_of(task, task.buffers.input, task.buffers.given.first, taken);
+    if (send.input) return input_bytes(task, taken);
     if (taken.pieces() == 1) return held(task, taken);
     packed_.clear();
     for (int i = 0; i < taken.pieces(); ++i) {
@@ -76,6 +82,10 @@ class SimpleExecutor final : public Executor {
       packed_.insert(packed_.end(), piece.begin(), piece.end());
     }
     return packed_;
+  }
+
+  static std::span<const std::byte> input_bytes(const Task& task, ChunkRange range) {
+    return bytes_of(task, task.input_chunks, task.buffers.input, task.buffers.given.first, range);
   }
 
   // Adds the message that has arrived to what this rank holds, or replaces that.
@@ -93,7 +103,7 @@ class SimpleExecutor final : public Executor {
   }
 
   std::span<std::byte> held(const Task& task, ChunkRange range) {
-    return bytes_of(task, workspace_.data(), 0, range);
+    return bytes_of(task, task.chunks, workspace_.data(), 0, range);
   }
 
   std::vector<std::byte> workspace_;  // all chunks of the buffer

@@ -142,8 +142,9 @@ AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOption
   watchdog.begin(0, call);
   watchdog.set_steps(schedule.steps.size());
   try {
+    const Chunks one = Chunks::even(sizeof costs, 1);
     make_executor(watchdog, executor)
-        ->run({schedule, call, 0, Chunks::even(sizeof costs, 1), {bytes, {0, 1}, bytes, {0, 1}}});
+        ->run({schedule, call, 0, one, one, {bytes, {0, 1}, bytes, {0, 1}}});
     watchdog.end();
   } catch (...) {
     watchdog.give_up();

@@ -9,6 +9,19 @@ namespace ringside::collectives {
 static_assert(std::endian::native == std::endian::little,
               "the wire format is little-endian, and so must the machine be");
 
+// Messages of blocks of unequal size: the count of their call is that of the blocks they carry.
+static void check_block(const MessageHeader& expected, const MessageHeader& seen, int self,
+                        int peer) {
+  Call theirs = seen.call;
+  theirs.count = expected.call.count;
+  if (theirs != expected.call || seen.step != expected.step) return;  // not the same message
+  theirs.count = 0;
+  require(seen.call.count == expected.call.count,
+          "rank {} expects a block of {} elements from rank {} in call #{}, {}, but rank {} sends "
+          "{}: both ranks must give the same count for a block",
+          self, expected.call.count, peer, seen.sequence, describe(theirs), peer, seen.call.count);
+}
+
 void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer) {
   if (seen == expected) return;
   require(seen.magic == expected.magic && seen.job == expected.job,
@@ -18,6 +31,7 @@ void check_message(const MessageHeader& expected, const MessageHeader& seen, int
   if (seen.sequence != expected.sequence)
     throw OutOfStep(
         describe_mismatch(self, expected.sequence, expected.call, peer, seen.sequence, seen.call));
+  if (seen.call.unequal) check_block(expected, seen, self, peer);
   check_call(seen.sequence, expected.call, seen.call, self, peer);
 
   const bool sliced_here = expected.slice != MessageHeader::not_sliced;

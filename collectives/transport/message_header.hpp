@@ -21,7 +21,7 @@ struct MessageHeader {
   std::uint32_t job = 0;       // a hash of the job key: messages of another job are refused
   std::uint64_t sequence = 0;  // the number of the call in its group, from 1; a point_to_point
                                // counts the messages from that rank to the other
-  Call call;
+  Call call;  // its count is that of this message where the blocks are of unequal size
   std::uint32_t step = 0;
   std::uint32_t slice = 0;
   std::uint64_t bytes = 0;  // of the payload that follows

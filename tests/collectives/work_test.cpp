@@ -196,3 +196,41 @@ TEST_CASE("a call waits for the fence of the moment when it was made") {
       require(fences == 3, "{} fences after a blocking call, expected 3", fences.load());
     });
 }
+
+TEST_CASE("every collective has an asynchronous form") {
+  for (const int size : {2, 3, 4})
+    on_every_transport(size, [](ProcessGroup& group) {
+      const int p = group.size(), rank = group.rank(), root = p - 1;
+      std::vector<int> told(3, rank), sum(3), mine(2, rank), all(2 * p), block(2), swapped(2 * p);
+      const std::vector<int> to_each(2 * p, rank);
+      const Work broadcast = group.broadcast_async(std::span(told), root);
+      // Each reads what the call before it writes.
+      const Work reduce = group.reduce_async(std::span(told), std::span(sum), root);
+      const Work gather = group.gather_async(std::span(mine), std::span(all), root);
+      const Work scatter = group.scatter_async(std::span(all), std::span(block), root);
+      const Work exchange = group.all_to_all_async(std::span(to_each), std::span(swapped));
+      group.barrier_async().wait();
+      for (const Work& work : {broadcast, reduce, gather, scatter, exchange})
+        require(work.done(), "a call is not done although the barrier after it is");
+      require(told == std::vector<int>(3, root), "broadcast: {}", told);
+      require(rank != root || sum == std::vector<int>(3, root * p), "reduce: {}", sum);
+      require(block == mine, "gather and scatter: {}", block);
+      for (int r = 0; r < p; ++r)
+        require(swapped[2 * r] == r && swapped[2 * r + 1] == r, "all_to_all: {}", swapped);
+    });
+}
+
+TEST_CASE("wait_for returns false while the call runs, and the call goes on") {
+  on_every_transport(2, [](ProcessGroup& group) {
+    ProcessGroup other = group.split(0);
+    std::vector<int> x = {1}, go = {0};
+    if (group.rank() == 1) {  // joins only when rank 0 has seen that the call is not done
+      other.recv(std::span(go), 0);
+      return group.all_reduce(std::span(x));
+    }
+    const Work work = group.all_reduce_async(std::span(x));
+    require(!work.wait_for(Seconds(0.001)), "the call is done before rank 1 has made it");
+    other.send(std::span(go), 1);
+    require(work.wait_for(Seconds(60)) && x[0] == 2, "the sum is {}", x[0]);
+  });
+}

@@ -204,3 +204,27 @@ TEST_CASE("avg divides once, in the type or in fp32") {
       scale_for_avg(DataType::uint8, &whole, 1, 3),
       "avg is not defined for uint8: use sum, and divide where you know how to round", Error);
 }
+
+TEST_CASE("short integers, booleans, and operations on bits") {
+  CHECK(combined<std::int8_t>(ReduceOp::sum, 100, 100) == -56);
+  CHECK(combined<std::int8_t>(ReduceOp::min, -1, 1) == -1);
+  CHECK(combined<std::int16_t>(ReduceOp::product, -32768, -32768) == 0);
+  CHECK(combined<std::int16_t>(ReduceOp::max, -2, 1) == 1);
+  CHECK(combined<std::uint8_t>(ReduceOp::bit_and, 0b1100, 0b1010) == 0b1000);
+  CHECK(combined<std::int16_t>(ReduceOp::bit_or, 0b1100, 0b1010) == 0b1110);
+  CHECK(combined<std::int64_t>(ReduceOp::bit_xor, -1, 0b1010) == ~0b1010);
+  for (const bool a : {false, true})
+    for (const bool b : {false, true}) {
+      const auto of_bools = [&](ReduceOp op) {  // a std::vector<bool> has no addresses
+        bool result = false;
+        combine(DataType::boolean, op, &result, &a, &b, 1);
+        return result;
+      };
+      CHECK(of_bools(ReduceOp::sum) == (a || b));
+      CHECK(of_bools(ReduceOp::product) == (a && b));
+      CHECK(of_bools(ReduceOp::bit_xor) == (a != b));
+    }
+  float x = 1;
+  CHECK_THROWS_WITH_AS(combine(DataType::fp32, ReduceOp::bit_or, &x, &x, &x, 1),
+                       "bit_or is not defined for numbers with a fraction", Error);
+}

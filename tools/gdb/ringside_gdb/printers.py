@@ -29,9 +29,13 @@ def words(read):
 def chunks_text(value):
     count, blocks, parts, unit = (int(value[field]) for field in ("count_", "blocks_", "parts_", "unit_"))
     floor, more = int(value["floor_"]), int(value["remainder_"])
-    in_blocks = [unit * (floor + (1 if i < more else 0)) for i in range(blocks)]
-    if blocks:
-        in_blocks[-1] += count - sum(in_blocks)
+    begins = value["begins_"]
+    if int(begins):
+        in_blocks = [int(begins[i + 1]) - int(begins[i]) for i in range(blocks)]
+    else:
+        in_blocks = [unit * (floor + (1 if i < more else 0)) for i in range(blocks)]
+        if blocks:
+            in_blocks[-1] += count - sum(in_blocks)
     sizes = [block // parts + (1 if part < block % parts else 0) for block in in_blocks for part in range(parts)]
     return f"{count} elements in {values.counted(len(sizes), 'chunk')}: {', '.join(map(str, sizes))}"
 
@@ -86,7 +90,7 @@ class WorkPrinter(Printer):
             return "a call"
         failed = int(state["error"]["_M_exception_object"]) != 0
         how = "failed" if failed else "done" if state["done"] else "under way"
-        return f"{how}: {values.call_text(state['call'])}"
+        return f"{how}: {values.call_text(state['what']['call'])}"
 
 
 class ScopedWorkPrinter(Printer):

@@ -1,0 +1,46 @@
+#include "collectives/work.hpp"
+
+#include "base/trace/profiler_range.hpp"
+#include "collectives/work_state.hpp"
+
+namespace ringside::collectives {
+
+void note_wait(const Call& call, Clock::time_point start) {
+  if (Trace* trace = Trace::here())
+    trace->add({Trace::Track::compute, Trace::Kind::wait,
+                fmt::format("wait for {}", name_of(call.collective)), start, Clock::now(),
+                std::string(call.label.view())});
+}
+
+bool Work::done() const {
+  const std::lock_guard lock(state_->shared->mutex);
+  return state_->done;
+}
+
+void Work::wait() const {
+  wait_for(Seconds::max());
+}
+
+bool Work::wait_for(Seconds timeout) const {
+  const auto start = Clock::now();
+  const Call& call = state_->what.call;
+  const ProfilerRange range("wait for", name_of(call.collective), call.label.view());
+  auto& shared = *state_->shared;
+  std::unique_lock lock(shared.mutex);
+  const auto is_done = [this] { return state_->done; };
+  if (timeout == Seconds::max())  // too long to be added to the clock
+    shared.changed.wait(lock, is_done);
+  else
+    shared.changed.wait_for(lock, timeout, is_done);
+  shared.times.blocked += seconds_since(start);
+  note_wait(call, start);
+  if (state_->error) std::rethrow_exception(state_->error);
+  return state_->done;
+}
+
+int Work::source() const {
+  const std::lock_guard lock(state_->shared->mutex);
+  return state_->source;
+}
+
+}  // namespace ringside::collectives
