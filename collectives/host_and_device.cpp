@@ -1,5 +1,7 @@
 #include "collectives/host_and_device.hpp"
 
+#include "collectives/bootstrap/connections.hpp"
+
 namespace ringside::collectives {
 namespace {
 
@@ -47,6 +49,10 @@ class HostAndDevice final : public Backend {
   std::unique_ptr<Backend> connect_sub_group(const std::string& sub_group, int rank,
                                              const std::vector<Endpoint>& members) override {
     return host_->connect_sub_group(sub_group, rank, members);
+  }
+  Streams connect_streams(const std::string& sub_group, int rank,
+                          const std::vector<Endpoint>& members) override {
+    return host_->connect_streams(sub_group, rank, members);
   }
 
  private:

@@ -14,6 +14,7 @@
 #include "collectives/call_queue.hpp"
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/group_options.hpp"
+#include "collectives/messages.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/values_of_all_ranks.hpp"
 
@@ -250,6 +251,18 @@ int ProcessGroup::size() const {
 
 std::string ProcessGroup::backend_name() const {
   return state_->calls.backend().name();
+}
+
+Streams Messages::connect(ProcessGroup& group) {
+  auto& state = *group.state_;
+  const auto members = values_of_all_ranks(group, state.calls.backend().listen(), "messages");
+  std::vector<int> ranks = state.ranks_of_job;
+  if (ranks.empty())
+    for (int r = 0; r < group.size(); ++r) ranks.push_back(r);
+  const std::string outer = state.name.substr(0, state.name.find('@'));
+  const auto name = fmt::format("{}{}messages{}@{}", outer, outer.empty() ? "" : ".",
+                                ++state.splits, fmt::join(ranks, ","));
+  return state.calls.backend().connect_streams(name, group.rank(), members);
 }
 
 ProcessGroup ProcessGroup::split(int color, int key) {

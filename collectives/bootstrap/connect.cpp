@@ -1,10 +1,15 @@
 #include "collectives/bootstrap/connect.hpp"
 
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
+
+#include <sys/socket.h>
 
 #include "base/error.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
@@ -26,6 +31,32 @@ struct Choice {
 
 Connections connect(const RankInfo& rank_info, Mesh mesh, const Choice& choice);
 
+// The descriptors of the sockets, which no longer belong to the mesh.
+std::vector<FileDescriptor> release(std::vector<std::optional<Mesh::Socket>>& sockets) {
+  std::vector<FileDescriptor> descriptors;
+  for (auto& socket : sockets)
+    descriptors.push_back(socket ? FileDescriptor(socket->release()) : FileDescriptor());
+  return descriptors;
+}
+
+// [rank] the process of a rank that this one can see in /proc, or 0.
+std::vector<std::int64_t> visible_processes(const Mesh& mesh, int rank) {
+  std::vector<std::int64_t> processes;
+  for (const Address& each : mesh.addresses)
+    processes.push_back(each.proc_domain == mesh.addresses[rank].proc_domain ? each.process : 0);
+  return processes;
+}
+
+std::vector<FileDescriptor> data_sockets(Mesh& mesh) {
+  for (auto& socket : mesh.data)
+    if (socket) set_up_data_socket(*socket);
+  return release(mesh.data);
+}
+
+std::unique_ptr<ControlChannel> control_over(int rank, Mesh& mesh) {
+  return make_socket_control_channel(rank, release(mesh.control), visible_processes(mesh, rank));
+}
+
 // Sub-groups of ranks that are processes: new sockets, and connections from them.
 class SocketSubGroupConnector final : public SubGroupConnector {
  public:
@@ -43,6 +74,24 @@ class SocketSubGroupConnector final : public SubGroupConnector {
 
   Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
                       const std::function<void()>& check) override {
+    const auto [rank_info, mesh] = meet(name, rank, members, check);
+    return collectives::connect(rank_info, std::move(*mesh), choice_);
+  }
+
+  Streams connect_streams(const std::string& name, int rank, const std::vector<Endpoint>& members,
+                          const std::function<void()>& check) override {
+    const auto [rank_info, mesh] = meet(name, rank, members, check);
+    std::unique_ptr<ControlChannel> control = control_over(rank, *mesh);
+    return {data_sockets(*mesh), std::move(control), job_number(rank_info.job_key)};
+  }
+
+ private:
+  struct Met {
+    RankInfo rank_info;
+    std::unique_ptr<Mesh> mesh;
+  };
+  Met meet(const std::string& name, int rank, const std::vector<Endpoint>& members,
+           const std::function<void()>& check) {
     require(listener_.has_value(), "a rank must listen before it connects a sub-group");
     RankInfo rank_info = rank_info_;
     rank_info.rank = rank;
@@ -51,38 +100,20 @@ class SocketSubGroupConnector final : public SubGroupConnector {
     std::vector<Address> addresses(members.size());
     for (std::size_t r = 0; r < members.size(); ++r)
       std::memcpy(&addresses[r], members[r].data(), sizeof(Address));
-    Mesh mesh = listener_->connect_mesh(rank_info, std::move(addresses), check);
+    auto mesh =
+        std::make_unique<Mesh>(listener_->connect_mesh(rank_info, std::move(addresses), check));
     listener_.reset();
-    return collectives::connect(rank_info, std::move(mesh), choice_);
+    return {std::move(rank_info), std::move(mesh)};
   }
 
- private:
   RankInfo rank_info_;
   Address own_;
   Choice choice_;
   std::optional<Listener> listener_;
 };
 
-// The descriptors of the sockets, which no longer belong to the mesh.
-std::vector<FileDescriptor> release(std::vector<std::optional<Mesh::Socket>>& sockets) {
-  std::vector<FileDescriptor> descriptors;
-  for (auto& socket : sockets)
-    descriptors.push_back(socket ? FileDescriptor(socket->release()) : FileDescriptor());
-  return descriptors;
-}
-
-// [rank] the process of a rank that this one can see in /proc, or 0.
-std::vector<std::int64_t> visible_processes(const Mesh& mesh, int rank) {
-  std::vector<std::int64_t> processes;
-  for (const Address& each : mesh.addresses)
-    processes.push_back(each.proc_domain == mesh.addresses[rank].proc_domain ? each.process : 0);
-  return processes;
-}
-
 std::unique_ptr<Transport> over_tcp(const RankInfo& rank_info, Mesh& mesh) {
-  for (auto& socket : mesh.data)
-    if (socket) set_up_data_socket(*socket);
-  return make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), release(mesh.data));
+  return make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), data_sockets(mesh));
 }
 
 // Leaves the mesh as it is if it throws CannotShare.
@@ -109,9 +140,7 @@ std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh
 
 Connections connect(const RankInfo& rank_info, Mesh mesh, const Choice& choice) {
   return {
-      over_shm_or_tcp(rank_info, mesh, choice),
-      make_socket_control_channel(rank_info.rank, release(mesh.control),
-                                  visible_processes(mesh, rank_info.rank)),
+      over_shm_or_tcp(rank_info, mesh, choice), control_over(rank_info.rank, mesh),
       std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank], choice)};
 }
 
@@ -143,12 +172,31 @@ class ThreadsWorld {
     return world;
   }
 
+  // One end of a pair of sockets to each other rank.
+  std::vector<FileDescriptor> streams_of(int rank) {
+    const std::lock_guard lock(mutex_);
+    if (streams_.empty()) {
+      streams_.resize(static_cast<std::size_t>(size * size));
+      for (int a = 0; a < size; ++a)
+        for (int b = 0; b < a; ++b) {
+          std::array<int, 2> ends{};
+          require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0,
+                  "no sockets for messages between two ranks: {}", std::strerror(errno));
+          streams_[a * size + b] = FileDescriptor(ends[0]);
+          streams_[b * size + a] = FileDescriptor(ends[1]);
+        }
+    }
+    const auto first = streams_.begin() + rank * size;
+    return {std::move_iterator(first), std::move_iterator(first + size)};
+  }
+
   const int size;
   const std::shared_ptr<MessageQueues> queues;
   const std::shared_ptr<ControlInboxes> inboxes;
 
  private:
-  std::mutex mutex_;  // guards the map
+  std::mutex mutex_;                     // guards everything below
+  std::vector<FileDescriptor> streams_;  // [rank * size + peer], once somebody asks for them
   std::map<std::string, std::shared_ptr<ThreadsWorld>> sub_worlds_;
 };
 
@@ -164,6 +212,12 @@ class ThreadsSubGroupConnector final : public SubGroupConnector {
   Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
                       const std::function<void()>&) override {
     return connect_threads(world_->sub_world(name, static_cast<int>(members.size())), rank);
+  }
+
+  Streams connect_streams(const std::string& name, int rank, const std::vector<Endpoint>& members,
+                          const std::function<void()>&) override {
+    const auto world = world_->sub_world(name, static_cast<int>(members.size()));
+    return {world->streams_of(rank), make_threads_control_channel(world->inboxes, rank)};
   }
 
  private:

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "base/file_descriptor.hpp"
 #include "collectives/bootstrap/sub_group_connector.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/transport/transport.hpp"
@@ -16,6 +18,14 @@ struct Connections {
   std::unique_ptr<ControlChannel> control;       // failures, and where the ranks are
   std::unique_ptr<SubGroupConnector> connector;  // groups of some of the ranks
   std::shared_ptr<Wire> wire = nullptr;          // of an emulated link, for sub-groups; or none
+};
+
+// A socket to each other rank, for messages that no call expects (messages.hpp).
+struct Streams {
+  std::vector<FileDescriptor> sockets;  // [rank]; none to this rank itself
+  std::unique_ptr<ControlChannel> control;
+  std::uint32_t job = 0;                 // as Transport::job()
+  std::shared_ptr<Wire> wire = nullptr;  // of an emulated link, or none
 };
 
 }  // namespace ringside::collectives

@@ -13,6 +13,7 @@
 namespace ringside::collectives {
 
 struct Connections;
+struct Streams;
 
 // Where a rank listens: bytes that only the rank's kind of connections can read.
 using Endpoint = std::array<std::byte, 64>;
@@ -30,6 +31,11 @@ class SubGroupConnector {
   virtual Connections connect(const std::string& name, int rank,
                               const std::vector<Endpoint>& members,
                               const std::function<void()>& check) = 0;
+
+  // The same, with a socket to each member instead of a transport.
+  virtual Streams connect_streams(const std::string& name, int rank,
+                                  const std::vector<Endpoint>& members,
+                                  const std::function<void()>& check) = 0;
 };
 
 }  // namespace ringside::collectives

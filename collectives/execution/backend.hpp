@@ -74,6 +74,10 @@ class Backend {
     fail("the {} backend cannot be split into sub-groups", name());
   }
 
+  // For messages outside of the order of calls: SubGroupConnector::connect_streams().
+  virtual Streams connect_streams(const std::string& sub_group, int rank,
+                                  const std::vector<Endpoint>& members);
+
  protected:
   // The second half of avg, once `output` holds this rank's part of the sum.
   void divide_sum(const Call& call, void* output) const;

@@ -56,6 +56,15 @@ class ScheduleBackend final : public Backend {
     return std::make_unique<ScheduleBackend>(std::move(inner), options);
   }
 
+  Streams connect_streams(const std::string& name, int rank,
+                          const std::vector<Endpoint>& members) override {
+    const auto check = [this] { connections_.control->listen(); };
+    Streams streams = connections_.connector->connect_streams(name, rank, members, check);
+    streams.control->set_ranks_of_job(ranks_of_sub_group(name));
+    streams.wire = connections_.wire;
+    return streams;
+  }
+
   void abort(const std::string& cause) noexcept override {
     watchdog_.abort(RankFailure(rank(), cause));
   }
@@ -177,6 +186,10 @@ void Backend::divide_sum(const Call& call, void* output) const {
     scale_for_avg(call.type, output, call.count, size());
   if (call.collective == Collective::reduce_scatter)
     scale_for_avg(call.type, output, Chunks::even(call.count, size()).size(rank()), size());
+}
+
+Streams Backend::connect_streams(const std::string&, int, const std::vector<Endpoint>&) {
+  fail("the {} backend has no messages outside of calls", name());
 }
 
 std::unique_ptr<Backend> make_schedule_backend(Connections connections, ExecutorOptions options) {
