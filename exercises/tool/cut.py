@@ -17,14 +17,31 @@ class CutError(Exception):
 
 
 def load(folder):
-    """The metadata of one exercise: exercise.json, with defaults."""
-    folder = Path(folder)
-    exercise = json.loads((folder / "exercise.json").read_text())
+    """The metadata of one exercise: exercise.json, the wrong answers in files beside it, and its folder."""
+    folder = Path(folder).resolve()
+    try:
+        exercise = json.loads((folder / "exercise.json").read_text())
+    except ValueError as error:
+        raise CutError(f"{folder}/exercise.json: {error}") from None
     if exercise.get("schema") != "ringside/exercise/v1" or exercise["id"] != folder.name:
         raise CutError(f"{folder}/exercise.json: expected schema ringside/exercise/v1 and id {folder.name}")
     if exercise["points"] != sum(case["points"] for case in exercise["cases"]):
         raise CutError(f"{exercise['id']}: the points of the cases do not add up to {exercise['points']}")
-    return exercise
+    wrong = exercise.get("wrong", []) + [wrong_of(path) for path in answers_in(folder / "wrong")]
+    return {**exercise, "folder": folder, "wrong": wrong}
+
+
+def answers_in(folder):
+    """Answers in files: patches of the reference, and C++ files that take its place."""
+    return sorted(path for path in Path(folder).glob("*") if path.suffix in (".patch", ".hpp", ".cpp"))
+
+
+def wrong_of(path):
+    """A wrong answer in a file. It begins with two lines, in C++ as comments: "fails: CASE" and "says: SENTENCE"."""
+    found = dict(re.findall(r"^(?:// )?(fails|says): (.*?) *$", path.read_text(), flags=re.M))
+    if len(found) < 2:
+        raise CutError(f"{path}: expected \"fails: CASE\" and \"says: SENTENCE\" in its first lines, found {sorted(found) or 'neither'}")
+    return {"id": path.stem, "path": path, **found}
 
 
 def load_all(root):
@@ -91,6 +108,17 @@ def replace_once(text, find, replacement, what):
     return text[:at] + replacement + text[at + len(find):]
 
 
+def said(texts, lang):
+    """A text of exercise.json in this language, or in another one that it has."""
+    return texts.get(lang) or next(iter(texts.values()))
+
+
+def source(root, exercise, file):
+    """Where a file of an exercise is: beside exercise.json, or else in Ringside."""
+    beside = Path(exercise["folder"], file)
+    return beside if beside.exists() else Path(root, file)
+
+
 def files_of(exercise):
     """Every source of the exercise, in order: those that are cut, then those that are kept whole."""
     return list(dict.fromkeys([cut["file"] for cut in exercise["cut"]] + exercise.get("keep", [])))
@@ -105,7 +133,7 @@ def student_files(root, exercise, stub=True, edits=()):
     sources = files_of(exercise)
     result = {}
     for file in sources:
-        text = (Path(root) / file).read_text()
+        text = source(root, exercise, file).read_text()
         for drop in exercise.get("drop", []):
             if drop["file"] == file:
                 begin, _, end = find_function(text, drop["function"], file)
@@ -119,22 +147,37 @@ def student_files(root, exercise, stub=True, edits=()):
     return result
 
 
-def variants_of(root, exercise):
-    """Right answers in another form than the reference: patches of it, beside the exercise."""
-    return sorted(Path(root, "exercises", exercise["id"], "variants").glob("*.patch"))
+def variants_of(exercise):
+    """Right answers in another form than the reference."""
+    return answers_in(exercise["folder"] / "variants")
 
 
-def variant_files(root, exercise, patch):
-    """{file name: text} of a student's folder: the reference with a patch."""
-    with tempfile.TemporaryDirectory(prefix="ringside-variant-") as folder:
+def answer_files(root, exercise, path):
+    """{file name: text} of a student's folder: of an answer in a file beside the exercise. A patch changes the reference; C++
+    takes the place of the only file with that ending."""
+    with tempfile.TemporaryDirectory(prefix="ringside-answer-") as folder:
         for file in files_of(exercise):
             target = Path(folder, file)
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text((Path(root) / file).read_text())
-        done = subprocess.run(["git", "apply", "-p1", str(Path(patch).resolve())], cwd=folder, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise CutError(f"{exercise['id']}, variant {Path(patch).stem}: {done.stderr.strip()}")
-        return student_files(folder, exercise, stub=False)
+            target.write_text(source(root, exercise, file).read_text())
+        if path.suffix == ".patch":
+            done = subprocess.run(["git", "apply", "-p1", str(path)], cwd=folder, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise CutError(f"{exercise['id']}, {path.parent.name}/{path.name}: {done.stderr.strip()}")
+        else:
+            replaced = [file for file in files_of(exercise) if Path(file).suffix == path.suffix]
+            if len(replaced) != 1:
+                raise CutError(f"{exercise['id']}, {path.parent.name}/{path.name}: {len(replaced)} files of the exercise end with "
+                               f"{path.suffix}, so it is not clear which one it replaces: write a patch")
+            Path(folder, replaced[0]).write_text(path.read_text())
+        return student_files(folder, {**exercise, "folder": Path(folder)}, stub=False)
+
+
+def wrong_files(root, exercise, wrong):
+    """{file name: text} of a student's folder: of a wrong answer."""
+    if "path" in wrong:
+        return answer_files(root, exercise, wrong["path"])
+    return student_files(root, exercise, stub=False, edits=edits_of(wrong))
 
 
 def stubbed(text, exercise, file):
@@ -176,5 +219,5 @@ if __name__ == "__main__":
         (folder / "stamp").touch()
     else:  # cut.py ROOT: the sources of every exercise, for CMake
         for exercise in load_all(root):
-            files = " ".join(f'"{root / file}"' for file in files_of(exercise))
+            files = " ".join(f'"{source(root, exercise, file)}"' for file in files_of(exercise))
             print(f"set(files_of_{exercise['id']} {files})")

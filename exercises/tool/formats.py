@@ -6,6 +6,8 @@ import re
 import time
 from xml.sax.saxutils import escape, quoteattr
 
+import cut
+
 MARKS = {"right": "✓", "not written": "·"}
 MOST_LINES = 16  # of what a case says, in a terminal
 
@@ -13,7 +15,7 @@ MOST_LINES = 16  # of what a case says, in a terminal
 def terminal(exercise, result, lang="en"):
     """The lines that a student sees after a check of one exercise."""
     titles = {case["id"]: case["title"] for case in exercise["cases"]}
-    lines = [f"{result['id']}  {exercise['title'].get(lang, exercise['title']['en'])}: {result['status']}, "
+    lines = [f"{result['id']}  {cut.said(exercise['title'], lang)}: {result['status']}, "
              f"{result['score']} of {result['max']} points, {result['seconds']:.1f} s"]
     said, width = None, max(len(case["id"]) for case in result["cases"])
     for case in result["cases"]:

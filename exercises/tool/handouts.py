@@ -13,6 +13,7 @@ docs/glossary.md stands in the Chinese text under its Chinese name, or as the En
 
 An exercise has a handout in each language in which exercise.json gives it a title.
 """
+import json
 import re
 import sys
 from pathlib import Path
@@ -114,7 +115,7 @@ def faults_of_output(output, exercise):
         if titles.get(id) != (points, title):
             yield f"its output shows case {id} with {points} points, \"{title}\"; exercise.json has {titles.get(id)}"
     points = exercise["points"]
-    if f"{exercise['id']}  {exercise['title']['en']}: right, {points} of {points} points" not in output:
+    if f"{exercise['id']}  {cut.said(exercise['title'], 'en')}: right, {points} of {points} points" not in output:
         yield f"it shows no output of a right answer with {points} points"
     if not any(wrong["says"] in output for wrong in exercise["wrong"]):
         yield "it shows no sentence about a wrong answer of exercise.json"
@@ -163,7 +164,7 @@ def faults_of_figure(folder):
 
 
 def faults(exercise):
-    folder = ROOT / "exercises" / exercise["id"]
+    folder = exercise["folder"]
     files = {lang: folder / f"handout.{lang}.md" for lang in exercise["title"]}
     for lang, file in files.items():
         if not file.exists():
@@ -180,9 +181,10 @@ def faults(exercise):
 
 # ---- The tables of README.md
 
-TRACKS = [({"en": "week-end (W)", "zh": "周末（W）"}, ["01", "02", "13", "15", "19"]),
-          ({"en": "CS336 companion (C)", "zh": "CS336 伴读（C）"}, ["06", *map(str, range(11, 23)), "27"]),
-          ({"en": "full", "zh": "完整"}, None)]  # all
+def tracks_of(exercises):
+    """The tracks of tracks.json beside these exercises; one without numbers has all."""
+    folders = dict.fromkeys(each["folder"].parent for each in exercises)
+    return [track for folder in folders if (folder / "tracks.json").exists() for track in json.loads((folder / "tracks.json").read_text())]
 
 
 def number_of(exercise):
@@ -191,17 +193,20 @@ def number_of(exercise):
 
 def exercise_rows(exercises, lang):
     """A line for each exercise, with a link to its handout where there is one."""
+    tracks = tracks_of(exercises)
     for each in exercises:
-        letters = [names["en"][-2] for names, numbers in TRACKS if numbers and number_of(each) in numbers]
-        title, target = f"{number_of(each)} {each['title'].get(lang, each['title']['en'])}", f"{each['id']}/handout.{lang}.md"
-        title = f"[{title}]({target})" if (ROOT / "exercises" / target).exists() else title
+        letters = [track["letter"] for track in tracks if number_of(each) in track.get("exercises", [])]
+        title, target = f"{number_of(each)} {cut.said(each['title'], lang)}", f"{each['id']}/handout.{lang}.md"
+        title = f"[{title}]({target})" if (each["folder"] / f"handout.{lang}.md").exists() else title
         yield f"| {title} | {each['hours']} | {each['points']} | {' '.join(letters)} |\n"
 
 
 def track_rows(exercises, lang):
-    for names, numbers in TRACKS:
-        taken = [each for each in exercises if numbers is None or number_of(each) in numbers]
-        yield (f"| {names[lang]} | {', '.join(map(number_of, taken))} | {sum(each['hours'] for each in taken):g} | "
+    for track in tracks_of(exercises):
+        taken = [each for each in exercises if number_of(each) in track.get("exercises", [number_of(each)])]
+        if not taken:
+            continue  # of a course with other exercises
+        yield (f"| {cut.said(track['title'], lang)} | {', '.join(map(number_of, taken))} | {sum(each['hours'] for each in taken):g} | "
                f"{sum(each['points'] for each in taken)} |\n")
 
 
@@ -225,7 +230,7 @@ def main():
         return 0
     found, without = 0, []
     for exercise in (each for each in exercises if not sys.argv[1:] or each["id"].split("-")[0] in sys.argv[1:]):
-        if not any((ROOT / "exercises" / exercise["id"] / f"handout.{lang}.md").exists() for lang in LANGUAGES):
+        if not any((exercise["folder"] / f"handout.{lang}.md").exists() for lang in LANGUAGES):
             without.append(exercise["id"])
             continue
         for fault in faults(exercise):

@@ -1,8 +1,12 @@
 """The instructor's tool, exercises/ringside-exercises:
 
-    export DIR [--exercises 01,15] [--self-study] [--lang en,zh] [--build FOLDER]
+    export DIR [--exercises 01,15] [--from FOLDER] [--self-study] [--lang en,zh] [--build FOLDER]
         writes a course that students unpack: starters, the tool, headers, libraries, judges; with --self-study
-        also solutions and the whole reference
+        also solutions and the whole reference; with --from also exercises of your own
+    new 40-my-exercise --from FOLDER [--lang en,zh]
+        writes the files of an exercise of your own, with FILL IN wherever something is missing
+    check 40 --from FOLDER [--build FOLDER]
+        proves an exercise of your own, and says what is still missing
     grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only] [--jobs N]
                       [--format gradescope,classroom50,junit,actions]
         checks a folder of submissions (a folder or .tar.gz for each student), each in a sandbox
@@ -31,6 +35,7 @@ import cut
 import formats
 import handouts
 import kit as kits
+import own
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "planning", "transformer"]
@@ -53,12 +58,20 @@ def built_kit(build):
     return kits.Kit(build / "exercises/kit.json")
 
 
+def chosen_kit(args):
+    """With the exercises of the instructor's own folder."""
+    kit = kits.Kit(args.kit) if args.kit else built_kit(args.build)
+    if args.own:
+        own.add_all(kit, args.own)
+    return kit
+
+
 def tracked(folder):
     return subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 
 
 def export(args):
-    kit = kits.Kit(args.kit) if args.kit else built_kit(args.build)
+    kit = chosen_kit(args)
     if not kit.settings["portable"] and not args.kit:
         sys.exit(f"{args.build} is built for the processor of this machine: configure it with -DRINGSIDE_NATIVE=OFF")
     out, hidden = Path(args.dir), Path(args.dir) / ".ringside"
@@ -99,9 +112,12 @@ def export(args):
     (out / "compile_flags.txt").write_text("\n".join(["-std=c++20", "-I.ringside/include"]
                                                      + [f"-I{each['id']}" for each in chosen]) + "\n")
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    programs = {each["id"]: f"judges/{each['id']}" for each in chosen if each["id"] in kit.programs}
+    for id, name in programs.items():
+        copy(kit.programs[id], hidden / name, 0o755)
     write_json(hidden / "kit.json", {
         "version": commit, "root": "include", "compiler": "c++", "portable": True, "flags": kit.flags, "link": kit.link,
-        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "ringside": "ringside",
+        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "ringside",
         "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
     write_manifest(out)
     print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, to {out}")
@@ -119,13 +135,14 @@ def export_exercise(kit, exercise, out, args):
     cut.write(starters, out / id)
     cut.write(starters, hidden / "starters" / id)
     for name in [*(f"handout.{lang}.md" for lang in args.lang), "figure.svg"]:
-        if (ROOT / "exercises" / id / name).exists():
-            copy(ROOT / "exercises" / id / name, out / id / name)
-    for name in [f"exercises/{id}/interface.hpp", f"exercises/{id}/bind.cpp", *exercise.get("include", []),
-                 *([f"exercises/{id}/train.cpp"] if kits.trains(kit, exercise) else [])]:
+        if (exercise["folder"] / name).exists():
+            copy(exercise["folder"] / name, out / id / name)
+    for name in ["interface.hpp", "bind.cpp", *(["train.cpp"] if kits.trains(kit, exercise) else [])]:
+        copy(exercise["folder"] / name, hidden / "include/exercises" / id / name)
+    for name in exercise.get("include", []):
         copy(ROOT / name, hidden / "include" / name)
     # Without edits, which show the reference: with the names and sentences of wrong answers a verdict can be named.
-    public = {**{key: value for key, value in exercise.items() if key != "attacks"}, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
+    public = {**{key: value for key, value in exercise.items() if key not in ("attacks", "folder")}, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
     copy(kit.judges[id], hidden / "judges" / f"{id}.o")
     if args.self_study:
@@ -377,6 +394,12 @@ def summary(args):
             print(f"    {count:>3}  {what}")
 
 
+def with_own(command, required=False):
+    command.add_argument("--from", dest="own", metavar="FOLDER", required=required, help="with the exercises of your own in this folder")
+    command.add_argument("--build", help="a build folder with RINGSIDE_NATIVE=OFF; default: build/exercises, made if it is missing")
+    command.add_argument("--kit", help="take what this kit.json names, although it may run on this machine only")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -384,11 +407,19 @@ def main():
     command.add_argument("dir")
     command.add_argument("--exercises", help="numbers, such as 01,15; default: all")
     command.add_argument("--lang", type=languages, default=handouts.LANGUAGES, help="languages of the handouts; default: en,zh")
-    command.add_argument("--build", help="a build folder with RINGSIDE_NATIVE=OFF; default: build/exercises, made if it is missing")
-    command.add_argument("--kit", help="take what this kit.json names, although it may run on this machine only")
+    with_own(command)
     command.add_argument("--self-study", action="store_true",
                          help="with solutions and the whole reference; default: without them, and without headers that hold an answer")
     command.set_defaults(run=export)
+    command = commands.add_parser("new", help="write the files of an exercise of your own")
+    command.add_argument("name", help="a free number and a name, such as 40-my-exercise")
+    command.add_argument("--from", dest="own", required=True, metavar="FOLDER", help="your exercises; made if it is missing")
+    command.add_argument("--lang", type=languages, default=["en"], help="languages of the handout; default: en")
+    command.set_defaults(run=own.new)
+    command = commands.add_parser("check", help="prove an exercise of your own, and say what is missing")
+    command.add_argument("exercise", help="its number or name")
+    with_own(command, required=True)
+    command.set_defaults(run=lambda args: own.check(chosen_kit, args))
     command = commands.add_parser("grade", help="check a folder of submissions")
     command.add_argument("submissions")
     command.add_argument("--course", required=True, help="the exported course")
@@ -404,8 +435,8 @@ def main():
     commands.add_parser("one").set_defaults(run=one)
     args = parser.parse_args()
     try:
-        args.run(args)
-    except (ValueError, RuntimeError) as error:
+        return args.run(args)
+    except (ValueError, RuntimeError, cut.CutError) as error:
         sys.exit(f"ringside-exercises: {error}")
 
 

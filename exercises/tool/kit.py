@@ -74,8 +74,12 @@ class Kit:
         self.program = path(kit["program"])
         self.ringside = path(kit["ringside"])  # the trainer, where an exercise has a train.cpp
         self.judges = {id: path(each) for id, each in kit["judges"].items()}
+        self.programs = {id: path(each) for id, each in kit.get("programs", {}).items()}  # of exercises that `program` does not judge
         self.settings = kit
         self.exercises = [each for each in cut.load_all(self.root) if each["id"] in self.judges]
+
+    def program_of(self, exercise):
+        return self.programs.get(exercise["id"], self.program)
 
     def find(self, name):
         """The exercise with this number or id."""
@@ -96,7 +100,7 @@ FORBIDDEN_CALLS = re.compile(r"v?fork|__clone|clone3?|exec[vl]p?e?|execveat|fexe
 def own_and_given(kit, exercise, folder):
     """What the preprocessor makes of the student's files: the includes in them, as (file, line, text), however they are spelt; the
     words of all other files; and the words of these files. None where it finds an error, which the compiler will tell."""
-    source = kit.root / "exercises" / exercise["id"] / "bind.cpp"
+    source = exercise["folder"] / "bind.cpp"
     try:
         done = subprocess.run([*CONFINED, *COMPILING, kit.compiler, *kit.flags, "-E", "-dI", "-iquote", str(folder), "-I", str(kit.root), str(source)],
                               capture_output=True, text=True, errors="replace", timeout=COMPILE_DEADLINE)
@@ -180,7 +184,7 @@ def run_compiler(kit, folder, *arguments):
 
 def trains(kit, exercise):
     """Whether its code can be a parallel strategy of `ringside train`."""
-    return (kit.root / "exercises" / exercise["id"] / "train.cpp").exists()
+    return (exercise["folder"] / "train.cpp").exists()
 
 
 def compile_strategy(kit, exercise, folder, build):
@@ -191,7 +195,7 @@ def compile_strategy(kit, exercise, folder, build):
             if "not_written_yet(" in line:
                 raise Broken("not written", f"{path.name}:{number}")
     library.parent.mkdir(parents=True, exist_ok=True)
-    run_compiler(kit, folder, "-O2", "-fPIC", "-shared", kit.root / "exercises" / exercise["id"] / "train.cpp", "-o", library)
+    run_compiler(kit, folder, "-O2", "-fPIC", "-shared", exercise["folder"] / "train.cpp", "-o", library)
     return library
 
 
@@ -205,7 +209,7 @@ def compile_student(kit, exercise, folder, build):
     if wrong := forbidden_text(exercise, includes):
         raise Broken("forbidden", wrong)
     obj, program = build / "student.o", build / "student"
-    output = run_compiler(kit, folder, "-c", kit.root / "exercises" / exercise["id"] / "bind.cpp", "-o", obj)
+    output = run_compiler(kit, folder, "-c", exercise["folder"] / "bind.cpp", "-o", obj)
     if wrong := forbidden_symbols(exercise, str(obj), given, written):
         raise Broken("forbidden", wrong)
     linked = subprocess.run([*CONFINED, *COMPILING, kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
@@ -419,7 +423,7 @@ class Runner:
         if not all(each["called"] for each in ranks):
             return "judge error", ["the check never reached your code: please report this"], "", output
         given = {"world": size, "seed": self.seed, "ranks": [each["data"] for each in ranks]}
-        judge = subprocess.run([self.kit.program, self.exercise["id"], "judge", case["id"]], input=json.dumps(given),
+        judge = subprocess.run([self.kit.program_of(self.exercise), self.exercise["id"], "judge", case["id"]], input=json.dumps(given),
                                capture_output=True, text=True, env=self.environment)
         if judge.returncode != 0:
             return "judge error", [judge.stderr.strip() or f"the judge ended with {judge.returncode}"], "", output
@@ -434,7 +438,7 @@ def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, comp
     cases = []
     result = {"id": exercise["id"], "status": "right", "score": 0, "max": exercise["points"], "seconds": 0, "cases": cases}
     try:
-        program, warnings = (kit.program, "") if how.get("command") else compiled or compile_student(kit, exercise, folder, build)
+        program, warnings = (kit.program_of(exercise), "") if how.get("command") else compiled or compile_student(kit, exercise, folder, build)
         result["compile_seconds"] = round(time.monotonic() - began, 2)
         if "warning:" in warnings:
             result["warnings"] = warnings

@@ -16,6 +16,7 @@
     selftest.py KIT formats        verdicts written for Gradescope and Classroom 50 have their published form
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
+    selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
 import atexit
@@ -79,8 +80,8 @@ def variants(kit, exercise):
     if "--quick" in sys.argv:
         exercise = {**exercise, "cases": [{**case, "worlds": case["worlds"][-1:] if case["worlds"][-1] < 4 else case["worlds"][-2:-1] or case["worlds"]}
                                           for case in exercise["cases"]]}
-    for patch in cut.variants_of(kit.root, exercise):
-        verdict = checked(kit, exercise, cut.variant_files(kit.root, exercise, patch), deadline=kits.PATIENT, hidden="--quick" not in sys.argv)
+    for patch in cut.variants_of(exercise):
+        verdict = checked(kit, exercise, cut.answer_files(kit.root, exercise, patch), deadline=kits.PATIENT, hidden="--quick" not in sys.argv)
         if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
             yield f"the variant {patch.stem}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
 
@@ -180,7 +181,7 @@ def stubs(kit, exercise):
 
 def wrong(kit, exercise):
     for answer in exercise["wrong"]:
-        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(answer))
+        files = cut.wrong_files(kit.root, exercise, answer)
         verdict = checked(kit, exercise, files, only=answer["fails"], deadline=answer.get("deadline", kits.DEADLINE))
         case = next(each for each in verdict["cases"] if each["id"] == answer["fails"])
         if case["status"] == "right" or not any(answer["says"] in each for each in case.get("says", [])):
@@ -202,7 +203,7 @@ def weak(kit, exercise):
     for answer in exercise["wrong"]:
         if not answer.get("passes_weak"):
             continue
-        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(answer))
+        files = cut.wrong_files(kit.root, exercise, answer)
         verdict = checked(kit, {**exercise, "cases": [exercise["weak"]]}, files)
         if verdict["status"] != "right":
             yield f"{answer['id']} does not pass the weak judge: {described(verdict)}"
@@ -213,18 +214,21 @@ def weak(kit, exercise):
 def anchors(kit, exercise):
     for answer in [None] + exercise["wrong"]:
         try:
-            cut.student_files(kit.root, exercise, stub=answer is None, edits=cut.edits_of(answer) if answer else ())
+            cut.wrong_files(kit.root, exercise, answer) if answer else cut.student_files(kit.root, exercise)
         except cut.CutError as error:
             yield str(error)
-    for patch in cut.variants_of(kit.root, exercise):
+    for patch in cut.variants_of(exercise):
         try:
-            cut.variant_files(kit.root, exercise, patch)
+            cut.answer_files(kit.root, exercise, patch)
         except cut.CutError as error:
             yield str(error)
     yield from wrong_names(exercise)
     yield from unknown_terms(kit, exercise)
-    if len(exercise["hints"]["en"]) != 3 or len(exercise["wrong"]) < 3:
-        yield "expected three hints, and three wrong answers or more"
+    for lang in exercise["title"]:
+        if len(exercise["hints"].get(lang, [])) != 3:
+            yield f"expected three hints in {lang}, as the title has one"
+    if len(exercise["wrong"]) < 3:
+        yield f"expected three wrong answers or more, found {len(exercise['wrong'])}"
 
 
 def wrong_names(exercise):
@@ -240,7 +244,9 @@ def wrong_names(exercise):
 
 
 def unknown_terms(kit, exercise):
-    """Terms of the English title and hints whose Chinese name the Chinese ones lack."""
+    """Terms of the English title and hints whose Chinese name the Chinese ones lack, where there are both."""
+    if not {"en", "zh"} <= set(exercise["title"]) & set(exercise["hints"]):
+        return
     pairs = list(zip([exercise["title"]["en"], *exercise["hints"]["en"]], [exercise["title"]["zh"], *exercise["hints"]["zh"]]))
     for english, chinese in pairs:
         for term, name in handouts.lacking_terms(english, chinese, everyday=()):
@@ -251,7 +257,7 @@ def formats(kit, exercise):
     os.environ.update({"CLASSROOM": "parallel", "ASSIGNMENT": "a2", "OWNER": "alice", "SUBMISSION_TAG": "submit/2026-11-22T07-00-00Z-a1b2c3d",
                        "COMMIT_URL": "https://example.org/commit/a1b2c3d", "RELEASE_URL": "https://example.org/releases/1"})
     right = checked(kit, exercise, cut.student_files(kit.root, exercise, stub=False), hidden=True)
-    wrong_files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(exercise["wrong"][0]))
+    wrong_files = cut.wrong_files(kit.root, exercise, exercise["wrong"][0])
     for result in (right, checked(kit, exercise, wrong_files), checked(kit, exercise, cut.student_files(kit.root, exercise))):
         verdict = kits.verdict(kit, "alice", [result])
         for name, form, most in (("gradescope", published.GRADESCOPE, "max_score"), ("classroom50", published.CLASSROOM50, "max-score")):
@@ -406,7 +412,7 @@ def exported(kit, exercise):
 
 def debugger(kit, exercise):
     """Types what the handout types after (gdb), in an export with the reference as the answer."""
-    handout = (kit.root / "exercises" / exercise["id"] / "handout.en.md").read_text()
+    handout = (exercise["folder"] / "handout.en.md").read_text()
     begin, case = re.search(r"`\./exercise (debug \d\d)(?: ([a-z0-9-]+))?`", handout).groups()
     commands = [re.split(r" {3,}", typed)[0] for typed in re.findall(r"^ +\(gdb\) (.*)$", handout, re.M)]
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
@@ -459,6 +465,64 @@ def clinic():
     return 1 if faults or not bugs else 0
 
 
+def own_exercise():
+    """An exercise that Ringside does not know, in a folder of an instructor's own. Returns the exit status."""
+    name, faults = "40-chain-broadcast", 0
+    filled = Path(instructor.ROOT, "exercises/example", name)
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        mine, course, results = Path(folder, "mine"), Path(folder, "course"), Path(folder, "results")
+
+        def typed(*arguments, status=0):
+            done = subprocess.run([str(instructor.ROOT / "exercises/ringside-exercises"), *map(str, arguments)], capture_output=True, text=True)
+            expect(done.returncode == status, f"{arguments[0]}: exit status {done.returncode}, expected {status}")
+            return done.stdout + done.stderr
+
+        def expect(right, otherwise):
+            nonlocal faults
+            faults += not right
+            if not right:
+                print(f"own: {otherwise}", flush=True)
+
+        def check(status=1):
+            return typed("check", "40", "--from", mine, "--kit", sys.argv[1], status=status)
+
+        typed("new", name, "--from", mine)
+        says = typed("new", name, "--from", mine, status=1)
+        expect("the number 40 is that of" in says, f"a number that is taken: {says}")
+        says = check()
+        for missing in ("judge.cpp:1: FILL IN: what is judged", "wrong/a-mistake.hpp:2: FILL IN", "handout.en.md:7: FILL IN: the problem in one paragraph"):
+            expect(missing in says, f"check of what `new` wrote does not say \"{missing}\": {says}")
+        shutil.rmtree(mine / name)
+        shutil.copytree(filled, mine / name, ignore=shutil.ignore_patterns(".built"))
+        says = check(status=0)
+        expect(says.count("✓") == 8 and "nothing missing" in says, f"check of the exercise as it is filled in: {says}")
+
+        star = (mine / name / "wrong/star.hpp").read_text()
+        (mine / name / "wrong/star.hpp").write_text(star.replace("rank 0 sends 2.00 n", "rank 0 sends 3.00 n"))
+        (mine / name / "variants/leftwards.hpp").unlink()
+        says = check()
+        for missing in ("star: expected chain to say \"world 3, root 0, k = 1: rank 0 sends 3.00 n", "expected 3 variants or more, found 2: last-piece-first, piece-by-piece"):
+            expect(missing in says, f"check does not say \"{missing}\": {says}")
+        (mine / name / "wrong/star.hpp").write_text(star)
+
+        typed("export", course, "--from", mine, "--exercises", "40,00", "--kit", sys.argv[1])
+        starter = (course / name / "chain_broadcast.hpp").read_text()
+        expect("is_piece" not in starter and "not_written_yet" in starter, f"the export has this starter: {starter}")
+        exercise = cut.load(mine / name)
+        answers = {"alice": cut.student_files(instructor.ROOT, exercise, stub=False), "bob": cut.answer_files(instructor.ROOT, exercise, mine / name / "wrong/star.hpp"),
+                   "carol": cut.student_files(instructor.ROOT, exercise)}
+        for student, files in answers.items():
+            cut.write(files, Path(folder, "submissions", student, name))
+        Path(folder, "key").write_text("0123456789abcdef")
+        typed("grade", f"{folder}/submissions", "--course", course, "--key", f"{folder}/key", "--out", results)
+        points = {student: forms.score(json.loads((results / f"{student}.json").read_text())) for student in answers}
+        expect(points == {"alice": 4, "bob": 2, "carol": 0}, f"the points are {points}")
+        says = typed("summary", results)
+        expect("1  chain: star" in says, f"the summary does not name the mistake: {says}")
+    print(f"own: {faults or 'no'} faults")
+    return 1 if faults else 0
+
+
 def told(proof, kit, exercise):
     """The faults of a proof, also where it cannot go on."""
     try:
@@ -470,8 +534,8 @@ def told(proof, kit, exercise):
 
 
 def main():
-    if sys.argv[2] == "clinic":
-        return clinic()
+    if sys.argv[2] in ("clinic", "own"):
+        return {"clinic": clinic, "own": own_exercise}[sys.argv[2]]()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "variants": variants, "kernels": kernels, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks}[sys.argv[2]]

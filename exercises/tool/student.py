@@ -93,7 +93,7 @@ class Course:
             if exercise:
                 print(f"\n---- {time.strftime('%H:%M:%S')}")
                 if self.check(exercise) and (following := self.current()):
-                    print(f"Next: {following['id']}  {following['title'].get(self.lang, following['title']['en'])}: edit {self.sources(following)[0]}")
+                    print(f"Next: {following['id']}  {cut.said(following['title'], self.lang)}: edit {self.sources(following)[0]}")
                 print("Waiting for you to save a file; Ctrl-C ends.", flush=True)
             time.sleep(0.2)
 
@@ -103,12 +103,12 @@ class Course:
             verdict = verdicts.get(each["id"], {"status": "not checked", "score": 0})
             total += verdict["score"]
             print(f"{each['id']:<26} {verdict['score']:>2} of {each['points']:>2}  {verdict['status']:<17}"
-                  f"{each['title'].get(self.lang, each['title']['en'])} ({each['hours']} h)")
+                  f"{cut.said(each['title'], self.lang)} ({each['hours']} h)")
         print(f"{total} of {sum(each['points'] for each in self.kit.exercises)} points")
 
     def hint(self, exercise):
         memory = self.memory()
-        hints = exercise["hints"].get(self.lang, exercise["hints"]["en"])
+        hints = cut.said(exercise["hints"], self.lang)
         read = min(memory["hints"].get(exercise["id"], 0) + 1, len(hints))
         memory["hints"][exercise["id"]] = read
         self.remember(memory)
@@ -175,7 +175,7 @@ class Course:
     def progress(self):
         verdicts = self.memory()["verdicts"]
         done = sum(verdicts.get(each["id"], {}).get("score", 0) for each in self.kit.exercises)
-        rows = "".join(f"<tr><td>{each['id']}<td>{html.escape(each['title'].get(self.lang, each['title']['en']))}"
+        rows = "".join(f"<tr><td>{each['id']}<td>{html.escape(cut.said(each['title'], self.lang))}"
                        f"<td>{verdicts.get(each['id'], {}).get('status', 'not checked')}"
                        f"<td>{verdicts.get(each['id'], {}).get('score', 0)} / {each['points']}" for each in self.kit.exercises)
         page = self.folder / "progress.html"
