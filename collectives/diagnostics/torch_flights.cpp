@@ -67,9 +67,10 @@ std::optional<Collective> collective_of(std::string_view name) {
 
 std::optional<DataType> type_of(const std::string& name) {
   constexpr std::pair<std::string_view, DataType> names[] = {
-      {"Float", DataType::fp32}, {"Double", DataType::fp64}, {"Int", DataType::int32},
-      {"Long", DataType::int64}, {"Half", DataType::fp16},   {"BFloat16", DataType::bf16},
-      {"Byte", DataType::uint8}};
+      {"Float", DataType::fp32},  {"Double", DataType::fp64}, {"Int", DataType::int32},
+      {"Long", DataType::int64},  {"Half", DataType::fp16},   {"BFloat16", DataType::bf16},
+      {"Byte", DataType::uint8},  {"Char", DataType::int8},   {"Short", DataType::int16},
+      {"Bool", DataType::boolean}};
   for (const auto& [torch_name, type] : names)
     if (torch_name == name) return type;
   return std::nullopt;
