@@ -154,10 +154,12 @@ void ScheduleRunner::run(const Call& call, std::span<const float> input, ChunkRa
   watchdog_->begin(++calls_, call);
   watchdog_->set_steps(schedule_.steps.size());
   try {
+    const Chunks chunks = Chunks::even(call.count, schedule_.chunks);
     executor_->run({schedule_,
                     call,
                     calls_,
-                    Chunks::even(call.count, schedule_.chunks),
+                    chunks,
+                    chunks,
                     {reinterpret_cast<const std::byte*>(input.data()), given,
                      reinterpret_cast<std::byte*>(output.data()), kept}});
     watchdog_->end();
