@@ -2,6 +2,8 @@
 #
 #     find_package(Ringside REQUIRED)
 #     target_link_libraries(assignment PRIVATE ringside::ddp)      # or any other folder's library
+#
+# and a C program links ringside::c, or takes its options from `pkg-config ringside`.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -17,7 +19,10 @@ if(RINGSIDE_HAS_CUDA)
   list(APPEND installed ringside_cuda_kernels ringside_cuda_autograd_kernels)
 endif()
 
-install(TARGETS ringside ${installed} ringside_options EXPORT RingsideTargets)
+install(TARGETS ringside ${installed} ringside_options ringside_c EXPORT RingsideTargets)
+install(FILES collectives/c_interface/ringside.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+configure_file(collectives/c_interface/ringside.pc.in ${PROJECT_BINARY_DIR}/ringside.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/ringside.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 foreach(folder base collectives autograd transformer parallel ddp zero planning training)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringside FILES_MATCHING PATTERN "*.hpp")
 endforeach()

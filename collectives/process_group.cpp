@@ -13,6 +13,7 @@
 #include "collectives/call_mismatch.hpp"
 #include "collectives/call_queue.hpp"
 #include "collectives/diagnostics/call_history.hpp"
+#include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/messages.hpp"
 #include "collectives/selection/calibration.hpp"
@@ -43,14 +44,6 @@ std::vector<std::size_t> begins_of(Collective collective, const ConstBlocks& buf
           "{}: the {} has {} elements, but the counts of its blocks ({}) add up to {}",
           name_of(collective), which, buffer.count, fmt::join(buffer.counts, ", "), begins.back());
   return begins;
-}
-
-ProcessGroup make_group(Connections bare, const GroupOptions& options, int hosts = 1) {
-  Connections connections = behind_link(std::move(bare), options.link);
-  AlgorithmSelection algorithms =
-      agree_on_costs(connections, options.executor, options.algorithms, options.link, hosts);
-  return ProcessGroup(make_schedule_backend(std::move(connections), options.executor),
-                      std::move(algorithms));
 }
 
 }  // namespace
@@ -236,9 +229,24 @@ ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& given,
   rank_info.backend = backend;
   require(backend == "auto" || backend == "tcp" || backend == "shm",
           "there is no backend '{}' to connect ranks with: take auto, tcp or shm", backend);
-  if (backend == "shm") return make_group(connect_shm(rank_info), options);
-  return make_group(backend == "tcp" ? connect_tcp(rank_info) : connect_automatic(rank_info),
-                    options, rank_info.size / std::max(1, rank_info.local_size));
+  if (backend == "shm") return over(connect_shm(rank_info), options, 1);
+  return over(backend == "tcp" ? connect_tcp(rank_info) : connect_automatic(rank_info), options,
+              rank_info.size / std::max(1, rank_info.local_size));
+}
+
+// Of ranks that are connected already, and run on `hosts` hosts. If options.executor.group lists
+// them, sentences name ranks by their numbers in the job.
+ProcessGroup ProcessGroup::over(Connections bare, const GroupOptions& options, int hosts) {
+  Connections connections = behind_link(std::move(bare), options.link);
+  const std::vector<int> ranks_of_job = ranks_of_sub_group(options.executor.group);
+  connections.control->set_ranks_of_job(ranks_of_job);
+  AlgorithmSelection algorithms =
+      agree_on_costs(connections, options.executor, options.algorithms, options.link, hosts);
+  ProcessGroup group(make_schedule_backend(std::move(connections), options.executor),
+                     std::move(algorithms));
+  group.state_->name = options.executor.group;
+  group.state_->ranks_of_job = ranks_of_job;
+  return group;
 }
 
 int ProcessGroup::rank() const {

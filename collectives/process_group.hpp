@@ -24,6 +24,7 @@ class Work;
 enum class Collective : std::uint8_t;
 struct Algorithm;
 struct CallTimes;
+struct Connections;
 struct DeviceCalls;
 struct GroupOptions;
 struct RankInfo;
@@ -39,6 +40,7 @@ class ProcessGroup {
   static ProcessGroup over(std::string_view backend, const RankInfo& rank_info);
   static ProcessGroup over(std::string_view backend, const RankInfo& rank_info,
                            const GroupOptions& options);
+  static ProcessGroup over(Connections connections, const GroupOptions& options, int hosts);
 
   explicit ProcessGroup(std::unique_ptr<Backend> backend);
   ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmSelection algorithms);

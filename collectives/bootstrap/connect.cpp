@@ -1,5 +1,6 @@
 #include "collectives/bootstrap/connect.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -7,11 +8,13 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <sys/socket.h>
 
 #include "base/error.hpp"
+#include "collectives/bootstrap/network_interface.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/bootstrap/share_segments.hpp"
 #include "collectives/diagnostics/socket_control_channel.hpp"
@@ -57,6 +60,19 @@ std::unique_ptr<ControlChannel> control_over(int rank, Mesh& mesh) {
   return make_socket_control_channel(rank, release(mesh.control), visible_processes(mesh, rank));
 }
 
+std::vector<Address> addresses_of(const std::vector<Endpoint>& members) {
+  std::vector<Address> addresses(members.size());
+  for (std::size_t r = 0; r < members.size(); ++r)
+    std::memcpy(&addresses[r], members[r].data(), sizeof(Address));
+  return addresses;
+}
+
+int members_on_host_of(const std::vector<Address>& addresses, const Address& one) {
+  return static_cast<int>(
+      std::count_if(addresses.begin(), addresses.end(),
+                    [&](const Address& each) { return each.proc_domain == one.proc_domain; }));
+}
+
 // Sub-groups of ranks that are processes: new sockets, and connections from them.
 class SocketSubGroupConnector final : public SubGroupConnector {
  public:
@@ -97,9 +113,8 @@ class SocketSubGroupConnector final : public SubGroupConnector {
     rank_info.rank = rank;
     rank_info.size = static_cast<int>(members.size());
     rank_info.job_key += "/" + name;  // so that no rank of another sub-group is let in
-    std::vector<Address> addresses(members.size());
-    for (std::size_t r = 0; r < members.size(); ++r)
-      std::memcpy(&addresses[r], members[r].data(), sizeof(Address));
+    std::vector<Address> addresses = addresses_of(members);
+    rank_info.local_size = std::max(rank_info.local_size, members_on_host_of(addresses, own_));
     auto mesh =
         std::make_unique<Mesh>(listener_->connect_mesh(rank_info, std::move(addresses), check));
     listener_.reset();
@@ -157,6 +172,31 @@ Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options) {
 
 Connections connect_automatic(const RankInfo& rank_info) {
   return connect(rank_info, connect_mesh(rank_info), {.tcp = true, .shm = true});
+}
+
+std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,
+                                                     const RankInfo& rank_info) {
+  boost::asio::io_context io;
+  boost::system::error_code error;
+  const auto found = boost::asio::ip::tcp::resolver(io).resolve(host, "0", error);
+  require(!error && !found.empty(),
+          "'{}' is not a host that this rank knows ({}): expected a name or an address of this "
+          "host by which the other ranks reach it",
+          host, error.message());
+  auto address = found.begin()->endpoint().address();
+  if (!rank_info.interface.empty()) address = address_of_interface(rank_info.interface, address);
+  const std::string& backend = rank_info.backend;
+  require(backend == "auto" || backend == "tcp" || backend == "shm",
+          "there is no backend '{}' to connect ranks with: take auto, tcp or shm", backend);
+  return std::make_unique<SocketSubGroupConnector>(
+      rank_info, address_of({address, 0}),
+      Choice{.tcp = backend != "shm", .shm = backend != "tcp"});
+}
+
+int hosts_of(const std::vector<Endpoint>& members) {
+  std::set<std::uint64_t> hosts;
+  for (const Address& each : addresses_of(members)) hosts.insert(each.proc_domain);
+  return static_cast<int>(hosts.size());
 }
 
 // What the threads of a world share.

@@ -24,6 +24,16 @@ Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options = {
 // shared (a container with a tiny /dev/shm), rank 0 says so on stderr, and all use TCP.
 Connections connect_automatic(const RankInfo& rank_info);
 
+// For ranks that tell each other where they listen by a channel of their own, and need no rank 0 to
+// meet at: each listens, and then connects with the endpoints of all. This rank is reached at
+// `host`, a name or an address of this host, or at rank_info.interface if one is named;
+// rank_info.backend is "tcp", "shm" or "auto". Throws Error.
+std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,
+                                                     const RankInfo& rank_info);
+
+// On how many hosts ranks with these endpoints run.
+int hosts_of(const std::vector<Endpoint>& members);
+
 // Ranks as threads of this process. Each calls connect_threads() with the same world.
 class ThreadsWorld;
 std::shared_ptr<ThreadsWorld> make_threads_world(int size);

@@ -26,6 +26,9 @@ struct ExecutorOptions {
   Seconds timeout{120};    // how long a rank may wait without any progress
   Seconds warn_after{10};  // how long a rank waits before it warns; 0: it never warns
   std::function<void(const std::string& sentence)> warn = warn_on_stderr;
+  // Called about 20 times a second by a thread that waits for other ranks. What it throws ends the
+  // call.
+  std::function<void()> check = {};
 };
 
 }  // namespace ringside::collectives

@@ -127,6 +127,7 @@ void Watchdog::look() {
     warned_ = true;
   }
   interruption_.throw_if_set();
+  if (options_.check) options_.check();
 }
 
 // Nothing has arrived for a while, which may be in order. But ranks that wait for each other in

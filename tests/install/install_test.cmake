@@ -18,6 +18,16 @@ foreach(rank 0 1 2)
   endif()
 endforeach()
 
+# A C program, by CMake and by pkg-config.
+run(${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${FOLDER}/prefix/lib/pkgconfig sh -c
+  "cc ${ASSIGNMENT}/from_c.c -o ${FOLDER}/build/by_pkg_config $(pkg-config --cflags --libs ringside)")
+foreach(program from_c by_pkg_config)
+  run(${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${FOLDER}/prefix/lib ${FOLDER}/build/${program})
+  if(NOT said MATCHES "version 1 of the C interface: the sum of one rank is 3")
+    message(FATAL_ERROR "expected the sum 3:\n${said}")
+  endif()
+endforeach()
+
 # The manual page and the completions are where other programs look for them.
 foreach(document man/man1/ringside.1 bash-completion/completions/ringside zsh/site-functions/_ringside
                  fish/vendor_completions.d/ringside.fish doc/ringside/LICENSE)

@@ -54,6 +54,9 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
           "{} cannot listen on {}: the port is taken. Choose another with MASTER_PORT (or "
           "--master-port)",
           who, to_text(endpoint));
+  require(!error || endpoint.port() != 0,
+          "{} cannot listen on {}: {}. Expected an address of this host", who, to_text(endpoint),
+          error.message());
   require(!error,
           "{} cannot listen on {}: {}. MASTER_ADDR must be an address of the host of rank 0", who,
           to_text(endpoint), error.message());

@@ -1,0 +1,314 @@
+// The C interface: each function translates to a call of ProcessGroup, and exceptions to a status.
+#include "collectives/c_interface/ringside.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/bootstrap/connect.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/group_options.hpp"
+#include "collectives/process_group.hpp"
+#include "collectives/work.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+
+struct ringside_group {
+  std::unique_ptr<SubGroupConnector> listening;  // until it is connected
+  std::optional<ProcessGroup> connected;
+  std::mutex calls;  // held by the thread that makes a call, and for as long as that blocks
+  std::string transport = {};
+};
+
+struct ringside_work {
+  std::optional<Work> running;  // nothing: the call ended before the work was made
+};
+
+namespace {
+
+static_assert(RINGSIDE_UINT8 == static_cast<int>(DataType::uint8), "in the order of DataType");
+static_assert(RINGSIDE_AVG == static_cast<int>(ReduceOp::avg), "in the order of ReduceOp");
+static_assert(sizeof(ringside_address) == sizeof(Endpoint));
+
+thread_local std::string last_error;
+thread_local bool blocks = false;  // this thread, in a call
+std::atomic<int (*)(void)> check_function = nullptr;
+
+class Interrupted : public Error {
+  using Error::Error;
+};
+
+void check_this_thread() {
+  const auto check = check_function.load();
+  if (check && blocks && check() != 0) throw Interrupted("interrupted by the user of this rank");
+}
+
+// Whether this thread blocks, for check_this_thread().
+class Blocking {
+ public:
+  Blocking() { blocks = true; }
+  ~Blocking() { blocks = false; }
+};
+
+template <class Function>
+ringside_status status_of(Function function) {
+  try {
+    function();
+    return RINGSIDE_OK;
+  } catch (const Interrupted& error) {
+    last_error = error.what();
+    return RINGSIDE_INTERRUPTED;
+  } catch (const RankFailure& failure) {
+    last_error = failure.what();
+    return RINGSIDE_RANK_FAILED;
+  } catch (const std::exception& error) {
+    last_error = error.what();
+  } catch (...) {
+    last_error = "an exception of an unknown type";
+  }
+  return RINGSIDE_ERROR;
+}
+
+ProcessGroup& connected(ringside_group* group) {
+  require(group != nullptr, "expected a group, got NULL");
+  require(group->connected.has_value(),
+          "the group is not connected: call ringside_connect() first");
+  return *group->connected;
+}
+
+DataType type_of(ringside_type type) {
+  require(type >= 0 && type <= RINGSIDE_UINT8, "expected a type of ringside.h, 0 to {}, got {}",
+          static_cast<int>(RINGSIDE_UINT8), static_cast<int>(type));
+  return static_cast<DataType>(type);
+}
+
+ReduceOp op_of(ringside_op op) {
+  require(op >= 0 && op <= RINGSIDE_AVG, "expected an operation of ringside.h, 0 to {}, got {}",
+          static_cast<int>(RINGSIDE_AVG), static_cast<int>(op));
+  return static_cast<ReduceOp>(op);
+}
+
+// Blocks in blocking(group), or gives out the Work of starting(group).
+template <class BlockingCall, class StartingCall>
+ringside_status make_call(ringside_group* group, ringside_work** work, BlockingCall blocking,
+                          StartingCall starting) {
+  return status_of([&] {
+    ProcessGroup& ranks = connected(group);
+    const std::lock_guard one_at_a_time(group->calls);
+    if (work) {
+      *work = new ringside_work{starting(ranks)};
+      return;
+    }
+    const Blocking here;
+    blocking(ranks);
+  });
+}
+
+// The same for a call that ProcessGroup has only in its blocking form.
+template <class BlockingCall>
+ringside_status make_blocking_call(ringside_group* group, ringside_work** work,
+                                   BlockingCall blocking) {
+  return make_call(group, work, blocking, [&](ProcessGroup& ranks) -> std::optional<Work> {
+    const Blocking here;
+    blocking(ranks);
+    return std::nullopt;
+  });
+}
+
+}  // namespace
+
+int ringside_abi_version(void) {
+  return RINGSIDE_ABI_VERSION;
+}
+
+const char* ringside_last_error(void) {
+  return last_error.c_str();
+}
+
+ringside_status ringside_listen(const char* host, double connect_timeout, ringside_group** group,
+                                ringside_address* address) {
+  return status_of([&] {
+    require(host && group && address, "expected a host, a group and an address, got NULL");
+    RankInfo rank_info;
+    rank_info.interface = environment("RINGSIDE_INTERFACE").value_or("");
+    rank_info.backend = environment("RINGSIDE_BACKEND").value_or("auto");
+    rank_info.connect_timeout = Seconds(connect_timeout);
+    auto made = std::make_unique<ringside_group>();
+    made->listening = make_connector_at(host, rank_info);
+    const Endpoint endpoint = made->listening->listen();
+    std::copy_n(reinterpret_cast<const unsigned char*>(endpoint.data()), endpoint.size(),
+                address->bytes);
+    *group = made.release();
+  });
+}
+
+ringside_status ringside_connect(ringside_group* group, int rank, int size,
+                                 const ringside_address* addresses, const char* job_key,
+                                 const char* name, double timeout) {
+  return status_of([&] {
+    require(group && addresses && job_key && name, "expected four pointers, got NULL");
+    require(group->listening != nullptr, "a group is connected once, after ringside_listen()");
+    require(size >= 1 && rank >= 0 && rank < size, "rank {} is not in a world of {}", rank, size);
+    require(timeout > 0, "expected a timeout of more than 0 s, got {}", timeout);
+    std::vector<Endpoint> members(static_cast<std::size_t>(size));
+    for (std::size_t r = 0; r < members.size(); ++r)
+      std::copy_n(addresses[r].bytes, members[r].size(),
+                  reinterpret_cast<unsigned char*>(members[r].data()));
+    GroupOptions options = group_options_from_environment();
+    options.executor.group = name;
+    options.executor.timeout = Seconds(timeout);
+    options.executor.check = check_this_thread;
+    const Blocking here;
+    // The connector proves the key and the name together.
+    group->connected =
+        ProcessGroup::over(group->listening->connect(job_key, rank, members, check_this_thread),
+                           options, hosts_of(members));
+    group->transport = group->connected->backend_name();
+    group->listening.reset();
+  });
+}
+
+void ringside_abort(ringside_group* group, const char* cause) {
+  if (group && group->connected) group->connected->abort(cause ? cause : "the rank gave up");
+}
+
+void ringside_close(ringside_group* group) {
+  if (!group) return;
+  { const std::lock_guard after_the_last_call(group->calls); }
+  delete group;
+}
+
+const char* ringside_transport(const ringside_group* group) {
+  return group->transport.c_str();
+}
+
+const char* ringside_algorithm(ringside_group* group, const char* collective, size_t count,
+                               ringside_type type) {
+  const char* name = nullptr;
+  status_of([&] {
+    // The names of the catalogue are literals, or live until the program ends.
+    name = connected(group)
+               .algorithm_for(collective_named(collective), count, type_of(type))
+               .name.data();
+  });
+  return name;
+}
+
+ringside_status ringside_all_reduce(ringside_group* group, void* data, size_t count,
+                                    ringside_type type, ringside_op op, ringside_work** work) {
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) { ranks.all_reduce(Buffer(data, count, type_of(type)), op_of(op)); },
+      [&](ProcessGroup& ranks) {
+        return ranks.all_reduce_async(Buffer(data, count, type_of(type)), op_of(op));
+      });
+}
+
+ringside_status ringside_broadcast(ringside_group* group, void* data, size_t count,
+                                   ringside_type type, int root, ringside_work** work) {
+  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
+    ranks.broadcast(Buffer(data, count, type_of(type)), root);
+  });
+}
+
+ringside_status ringside_reduce(ringside_group* group, void* data, size_t count, ringside_type type,
+                                ringside_op op, int root, ringside_work** work) {
+  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
+    const Buffer buffer(data, count, type_of(type));
+    ranks.reduce(buffer, buffer, root, op_of(op));
+  });
+}
+
+ringside_status ringside_all_gather(ringside_group* group, const void* input, void* output,
+                                    size_t count, ringside_type type, ringside_work** work) {
+  const auto buffers = [&](ProcessGroup& ranks) {
+    return std::pair(ConstBuffer(input, count, type_of(type)),
+                     Buffer(output, count * ranks.size(), type_of(type)));
+  };
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) {
+        const auto [in, out] = buffers(ranks);
+        ranks.all_gather(in, out);
+      },
+      [&](ProcessGroup& ranks) {
+        const auto [in, out] = buffers(ranks);
+        return ranks.all_gather_async(in, out);
+      });
+}
+
+ringside_status ringside_reduce_scatter(ringside_group* group, const void* input, void* output,
+                                        size_t count, ringside_type type, ringside_op op,
+                                        ringside_work** work) {
+  const auto buffers = [&](ProcessGroup& ranks) {
+    return std::pair(ConstBuffer(input, count * ranks.size(), type_of(type)),
+                     Buffer(output, count, type_of(type)));
+  };
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) {
+        const auto [in, out] = buffers(ranks);
+        ranks.reduce_scatter(in, out, op_of(op));
+      },
+      [&](ProcessGroup& ranks) {
+        const auto [in, out] = buffers(ranks);
+        return ranks.reduce_scatter_async(in, out, op_of(op));
+      });
+}
+
+ringside_status ringside_gather(ringside_group* group, const void* input, void* output,
+                                size_t count, ringside_type type, int root, ringside_work** work) {
+  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
+    ranks.gather(ConstBuffer(input, count, type_of(type)),
+                 Buffer(output, count * ranks.size(), type_of(type)), root);
+  });
+}
+
+ringside_status ringside_scatter(ringside_group* group, const void* input, void* output,
+                                 size_t count, ringside_type type, int root, ringside_work** work) {
+  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
+    ranks.scatter(ConstBuffer(input, count * ranks.size(), type_of(type)),
+                  Buffer(output, count, type_of(type)), root);
+  });
+}
+
+ringside_status ringside_all_to_all(ringside_group* group, const void* input, void* output,
+                                    size_t count, ringside_type type, ringside_work** work) {
+  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
+    ranks.all_to_all(ConstBuffer(input, count * ranks.size(), type_of(type)),
+                     Buffer(output, count * ranks.size(), type_of(type)));
+  });
+}
+
+ringside_status ringside_barrier(ringside_group* group, ringside_work** work) {
+  return make_blocking_call(group, work, [](ProcessGroup& ranks) { ranks.barrier(); });
+}
+
+int ringside_work_done(const ringside_work* work) {
+  return !work->running || work->running->done() ? 1 : 0;
+}
+
+ringside_status ringside_work_wait(ringside_work* work, double seconds) {
+  bool ended = true;
+  const ringside_status status = status_of([&] {
+    require(work != nullptr, "expected a work, got NULL");
+    if (work->running)
+      ended = work->running->wait_for(seconds < 0 ? Seconds::max() : Seconds(seconds));
+    if (!ended) last_error = fmt::format("the call has not ended after {} s, and runs on", seconds);
+  });
+  return ended ? status : RINGSIDE_TIMED_OUT;
+}
+
+void ringside_work_free(ringside_work* work) {
+  delete work;
+}
+
+void ringside_check_while_waiting(int (*check)(void)) {
+  check_function.store(check);
+}

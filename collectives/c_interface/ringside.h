@@ -1,0 +1,172 @@
+/* Ringside from C, and from every language that can call C.
+ *
+ *     ringside_group* group;
+ *     ringside_address mine, all[2];
+ *     ringside_listen("127.0.0.1", 60, &group, &mine);
+ *     ... exchange the addresses by a channel of your own: all[r] is that of rank r ...
+ *     ringside_connect(group, rank, 2, all, "a secret of this job", "", 120);
+ *     ringside_all_reduce(group, gradients, count, RINGSIDE_FP32, RINGSIDE_AVG, NULL);
+ *     ringside_close(group);
+ *
+ * A group is a ProcessGroup (collectives/process_group.hpp): every rank makes the same calls in the
+ * same order, over shared memory if all ranks run on one host, otherwise over TCP (RINGSIDE_BACKEND
+ * chooses, as all variables of the environment do).
+ *
+ * Functions return a status. After any other than RINGSIDE_OK, ringside_last_error() is a sentence
+ * that says what was expected, what was seen, and what to do. After RINGSIDE_RANK_FAILED and
+ * RINGSIDE_INTERRUPTED, the group cannot be used any more, on any rank.
+ *
+ * Threads may share a group: their calls run one after the other, in the order in which they were
+ * made, which must be the same on all ranks. */
+#ifndef RINGSIDE_H
+#define RINGSIDE_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows when a function or a constant changes. A program that loads the library at run time
+ * compares it with ringside_abi_version(). */
+#define RINGSIDE_ABI_VERSION 1
+int ringside_abi_version(void);
+
+typedef enum {
+  RINGSIDE_OK = 0,
+  RINGSIDE_ERROR = 1,       /* wrong arguments, or what the system refuses */
+  RINGSIDE_RANK_FAILED = 2, /* a rank is gone, has given up, does not answer, or disagrees */
+  RINGSIDE_TIMED_OUT = 3,   /* ringside_work_wait(): the call has not ended */
+  RINGSIDE_INTERRUPTED = 4  /* the function of ringside_check_while_waiting() asked for it */
+} ringside_status;
+
+typedef enum {
+  RINGSIDE_FP32 = 0,
+  RINGSIDE_FP64 = 1,
+  RINGSIDE_INT32 = 2,
+  RINGSIDE_INT64 = 3,
+  RINGSIDE_FP16 = 4,
+  RINGSIDE_BF16 = 5,
+  RINGSIDE_UINT8 = 6
+} ringside_type;
+
+typedef enum {
+  RINGSIDE_SUM = 0,
+  RINGSIDE_PRODUCT = 1,
+  RINGSIDE_MIN = 2,
+  RINGSIDE_MAX = 3,
+  RINGSIDE_AVG = 4 /* of floating-point types */
+} ringside_op;
+
+/* The sentence of this thread's last failure; "" if it has had none. Valid until the next. */
+const char* ringside_last_error(void);
+
+/* ---- A group, from a list of addresses */
+
+typedef struct ringside_group ringside_group;
+
+/* Where a rank listens: 64 bytes to pass on as they are. */
+typedef struct {
+  unsigned char bytes[64];
+} ringside_address;
+
+/* Listens on a free port at `host`, a name or an address of this host by which the other ranks
+ * reach it; RINGSIDE_INTERFACE overrides it. All ranks must then connect within `connect_timeout`
+ * seconds. */
+ringside_status ringside_listen(const char* host, double connect_timeout, ringside_group** group,
+                                ringside_address* address);
+
+/* Connects rank `rank` of `size` with the others; rank r listens at addresses[r]. Blocks until all
+ * are connected. `job_key` is a secret that all ranks of this group have and no other group has:
+ * each connection begins with a proof of it. `name` stands in messages: "" for the ranks of the
+ * whole job, otherwise a name and the ranks of the job that are members, "pipeline@2,3". A rank
+ * that waits for `timeout` seconds without any progress ends the group. */
+ringside_status ringside_connect(ringside_group* group, int rank, int size,
+                                 const ringside_address* addresses, const char* job_key,
+                                 const char* name, double timeout);
+
+/* Tells all other ranks that this one gives up, and why. Their calls fail with this cause, as this
+ * rank's do. It is the one function that may be called while a call of the same group blocks. */
+void ringside_abort(ringside_group* group, const char* cause);
+
+/* Waits for the calls under way and frees the group. Work of the group stays valid. NULL is
+ * allowed. */
+void ringside_close(ringside_group* group);
+
+/* "tcp" or "shm". */
+const char* ringside_transport(const ringside_group* group);
+
+/* The algorithm of a call over `count` elements, such as "ring"; `collective` is a name such as
+ * "all_reduce". NULL if there is no such collective. */
+const char* ringside_algorithm(ringside_group* group, const char* collective, size_t count,
+                               ringside_type type);
+
+/* ---- Collectives
+ *
+ * With work == NULL they block. Otherwise they return at once: do not touch the buffers before
+ * ringside_work_wait() has returned RINGSIDE_OK, and free each work once. Counts are in elements;
+ * the blocks of all ranks have the same length, `count`. */
+
+typedef struct ringside_work ringside_work;
+
+/* data = the reduction of the data of all ranks. */
+ringside_status ringside_all_reduce(ringside_group* group, void* data, size_t count,
+                                    ringside_type type, ringside_op op, ringside_work** work);
+
+/* data = the data of the root. */
+ringside_status ringside_broadcast(ringside_group* group, void* data, size_t count,
+                                   ringside_type type, int root, ringside_work** work);
+
+/* data on the root = the reduction of the data of all ranks. */
+ringside_status ringside_reduce(ringside_group* group, void* data, size_t count, ringside_type type,
+                                ringside_op op, int root, ringside_work** work);
+
+/* output, of size * count elements = the inputs of all ranks. The input may be its block of it. */
+ringside_status ringside_all_gather(ringside_group* group, const void* input, void* output,
+                                    size_t count, ringside_type type, ringside_work** work);
+
+/* output = the reduction of this rank's block of all inputs, of size * count elements each. */
+ringside_status ringside_reduce_scatter(ringside_group* group, const void* input, void* output,
+                                        size_t count, ringside_type type, ringside_op op,
+                                        ringside_work** work);
+
+/* output on the root, of size * count elements = the inputs of all ranks. */
+ringside_status ringside_gather(ringside_group* group, const void* input, void* output,
+                                size_t count, ringside_type type, int root, ringside_work** work);
+
+/* output = this rank's block of the root's input, of size * count elements. */
+ringside_status ringside_scatter(ringside_group* group, const void* input, void* output,
+                                 size_t count, ringside_type type, int root, ringside_work** work);
+
+/* Block i of the output = this rank's block of rank i's input; both of size * count elements. */
+ringside_status ringside_all_to_all(ringside_group* group, const void* input, void* output,
+                                    size_t count, ringside_type type, ringside_work** work);
+
+/* Ends when every rank has called it. */
+ringside_status ringside_barrier(ringside_group* group, ringside_work** work);
+
+/* ---- Work */
+
+/* 1 if the call has ended, successfully or not, otherwise 0. */
+int ringside_work_done(const ringside_work* work);
+
+/* Waits until the call has ended, and returns its status; RINGSIDE_TIMED_OUT if it has not ended
+ * after `seconds`, and then it runs on. With seconds < 0 it waits without a limit. */
+ringside_status ringside_work_wait(ringside_work* work, double seconds);
+
+/* The call runs on. NULL is allowed. */
+void ringside_work_free(ringside_work* work);
+
+/* ---- Interruption */
+
+/* `check` is called about 20 times a second on each thread that blocks in a call or in
+ * ringside_connect(). Where it returns other than 0, that function returns RINGSIDE_INTERRUPTED. It
+ * belongs to the process; NULL removes it. A language whose handler of Ctrl-C runs in its own
+ * interpreter needs it. */
+void ringside_check_while_waiting(int (*check)(void));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,669 @@
+"""The backend "ringside" of torch.distributed, for tensors on the CPU.
+
+A group is a ProcessGroup of torch whose calls go to libringside.so. A call that the program waits
+for at once (async_op=False) runs on the caller's own thread. Others run on the group's thread in
+the library, one after the other.
+"""
+
+import atexit
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from ctypes import byref, c_void_p
+from datetime import timedelta
+from queue import SimpleQueue
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
+
+from ringside import library as lib
+
+SLICE = 0.1  # seconds that a wait spends in C, before Python may run signal handlers
+TYPES = {
+    torch.float32: lib.FP32, torch.float64: lib.FP64, torch.int32: lib.INT32,
+    torch.int64: lib.INT64, torch.float16: lib.FP16, torch.bfloat16: lib.BF16,
+    torch.uint8: lib.UINT8
+}
+RedOp = dist.ReduceOp.RedOpType
+OPS = {RedOp.SUM: lib.SUM, RedOp.PRODUCT: lib.PRODUCT, RedOp.MIN: lib.MIN, RedOp.MAX: lib.MAX,
+       RedOp.AVG: lib.AVG, RedOp.PREMUL_SUM: lib.SUM}
+# Types that the library does not reduce, and those in which they are reduced to the same values.
+WIDER = {torch.int8: torch.int32, torch.int16: torch.int32}
+OF_BOOL = {lib.SUM: lib.MAX, lib.PRODUCT: lib.MIN, lib.MIN: lib.MIN, lib.MAX: lib.MAX}
+HAS_BACKENDS = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15)
+FORWARDED = [
+    "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced",
+    "all_gather_single", "all_gather_single_coalesced", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_single_coalesced", "gather", "scatter", "all_to_all_single", "alltoall",
+    "barrier", "monitored_barrier", "getBackendName", "setTimeout", "getSequenceNumberForGroup",
+    "setSequenceNumberForGroup"
+]
+groups = weakref.WeakSet()  # those that the end of the program closes
+
+
+def error_from(failure):
+    return dist.DistBackendError(str(failure))
+
+
+def seconds_of(timeout):
+    """Of a timedelta; None if it stands for the group's own."""
+    return timeout.total_seconds() if timeout is not None and timeout > timedelta(0) else None
+
+
+class Work(dist.Work):
+    """A call of a group. `handle` is the library's work, or None of a call that has ended."""
+
+    def __init__(self, group, name, handle, tensors, finish, result):
+        super().__init__()
+        self.group, self.name, self.handle = group, name, handle
+        self.tensors = tensors  # until it has ended: the library uses their memory
+        self.finish = finish  # copies results out of memory that was made for the call
+        self.results = result
+        self.failure = None
+        self.lock = threading.Lock()
+        self.future = None
+
+    def is_completed(self):
+        if self.handle is None:
+            return True
+        if not lib.library().ringside_work_done(self.handle):
+            return False
+        self._settle()
+        return True
+
+    def is_success(self):
+        return self.is_completed() and self.failure is None
+
+    def exception(self):
+        return self.failure
+
+    def result(self):
+        return self.results
+
+    def source_rank(self):
+        return -1
+
+    _source_rank = source_rank
+
+    def wait(self, timeout=None):
+        limit = seconds_of(timeout)
+        end = None if limit is None else time.monotonic() + limit
+        while self.handle is not None:
+            left = SLICE if end is None else min(SLICE, max(0.0, end - time.monotonic()))
+            if lib.library().ringside_work_wait(self.handle, left) != lib.TIMED_OUT:
+                self._settle()
+            elif end is not None and time.monotonic() >= end:
+                raise dist.DistBackendError(
+                    f"Timed out waiting {1000 * limit:g}ms for {self.name} of group "
+                    f"\"{self.group.group_name}\" on rank {self.group.rank()}. The call runs on; "
+                    "destroy the group if the other ranks do not come")
+        self.group._forget_ended()  # calls before this one have ended too
+        if self.failure is not None:
+            raise self.failure
+        return True
+
+    synchronize = wait
+
+    def get_future(self):
+        with self.lock:
+            made = self.future is None
+            if made:
+                self.future = torch.futures.Future()
+        if made:
+            self.group._complete_later(self)
+        return self.future
+
+    def _settle(self):
+        """The call has ended: takes its status, once."""
+        with self.lock:
+            if self.handle is None:
+                return
+            try:
+                lib.check(lib.library().ringside_work_wait(self.handle, 0.0))
+                if self.finish:
+                    self.finish()
+            except Exception as failure:
+                self.failure = error_from(failure)
+            lib.library().ringside_work_free(self.handle)
+            self.handle = self.tensors = self.finish = None
+
+    def _complete_future(self):
+        try:
+            self.wait()
+        except Exception as failure:
+            self.future.set_exception(failure)
+        else:
+            self.future.set_result(self.results)
+
+    def __del__(self):
+        # The group keeps each work until it has ended, so only the end of a program comes here.
+        if self.handle is not None and os.getpid() == self.group.ranks.process:
+            lib.library().ringside_work_free(self.handle)
+
+
+def plain(tensor):
+    """Whether the library can use the tensor's own memory."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def require_cpu(tensor):
+    if tensor.layout != torch.strided:
+        raise NotImplementedError("ringside reduces and moves dense tensors, not "
+                                  f"{tensor.layout}: call to_dense() first")
+    if tensor.device.type != "cpu":
+        raise RuntimeError(f"ringside moves tensors on the CPU, not on {tensor.device}: use "
+                           "init_process_group(\"cpu:ringside,cuda:nccl\")")
+
+
+class ProcessGroup(dist.ProcessGroup):
+    def __init__(self, ranks, store, timeout):
+        super().__init__(ranks.rank, ranks.size)
+        self.ranks, self.store, self.timeout = ranks, store, timeout
+        self.name = self.desc = ""
+        self.pending = deque()  # works in the order of their calls, until they have ended
+        self.lock = threading.RLock()
+        self.completing = None  # works whose futures a thread completes
+        self.completer = None
+        self.made = self.monitored = 0  # calls, monitored barriers
+        groups.add(self)
+        if HAS_BACKENDS:
+            self.inner = Inner(self)
+            self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+            self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.CUSTOM, self.inner)
+
+    # ---- What torch asks of a group besides calls
+
+    def getBackendName(self):
+        return "ringside"
+
+    def setGroupName(self, name):
+        self.name = name
+
+    def getGroupName(self):
+        return self.name
+
+    def setGroupDesc(self, desc):
+        self.desc = desc
+
+    def getGroupDesc(self):
+        return self.desc
+
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    _get_backend_name = name_of_backend = getBackendName
+    group_name = property(getGroupName)
+    group_desc = property(getGroupDesc)
+
+    def setTimeout(self, timeout):
+        self.timeout = timeout
+
+    set_timeout = _set_default_timeout = setTimeout
+
+    def getSequenceNumberForGroup(self):
+        return self.made
+
+    def setSequenceNumberForGroup(self):
+        pass
+
+    _get_sequence_number_for_group = getSequenceNumberForGroup
+    _set_sequence_number_for_group = setSequenceNumberForGroup
+
+    def split_group(self, *_args, **_kwargs):
+        raise NotImplementedError("ringside makes groups with new_group(ranks), not by splitting")
+
+    def abort(self):
+        self.ranks.abort(f"rank {self.rank()} aborted the group")
+
+    def shutdown(self):
+        """destroy_process_group() comes here. Calls that have not ended fail on all ranks."""
+        with self.lock:
+            ranks, self.ranks = self.ranks, Closed(self.ranks)
+            self._forget_ended()
+            if self.pending:
+                ranks.abort(f"rank {self.rank()} destroyed the group before its calls had ended")
+            for work in self.pending:
+                work.is_completed()
+            self.pending.clear()
+            if self.completing is not None:
+                self.completing.put(None)
+                self.completing = None
+        ranks.close()
+
+    # ---- How a call is made
+
+    def _forget_ended(self):
+        with self.lock:
+            while self.pending and self.pending[0].is_completed():
+                self.pending.popleft()
+
+    def _call(self, name, arguments, opts, tensors, result, finish=None):
+        """Calls ringside_<name>. `tensors` own the memory of the arguments. `finish` runs when the
+        call has ended."""
+        waits = opts is not None and not getattr(opts, "asyncOp", True)
+        limit = seconds_of(getattr(opts, "timeout", None))
+        function = self.ranks.function(name)
+        with self.lock:
+            self.made += 1
+            self._forget_ended()
+            alone = waits and limit is None and not self.pending
+            if not alone or threading.current_thread() is not threading.main_thread():
+                handle = c_void_p()
+                self._check(function(self.ranks.handle, *arguments, byref(handle)))
+                work = Work(self, name, handle, tensors, finish, result)
+                self.pending.append(work)
+                alone = False
+        if not alone:
+            if waits:
+                work.wait(opts.timeout)
+            return work
+        self._check(function(self.ranks.handle, *arguments, None))
+        if finish:
+            finish()
+        return Work(self, name, None, None, None, result)
+
+    @staticmethod
+    def _check(status):
+        try:
+            lib.check(status)
+        except lib.RingsideError as failure:
+            raise error_from(failure) from None
+
+    def _complete_later(self, work):
+        """Sets the future of the work when it has ended, on a thread of the group."""
+        with self.lock:
+            # A callback of a future may wait for the future of another call: not on its own thread.
+            if work.handle is None or threading.current_thread() is self.completer:
+                return work._complete_future()
+            if self.completing is None:
+                self.completing = SimpleQueue()
+                self.completer = threading.Thread(target=complete_futures, daemon=True,
+                                                  args=(self.completing,), name="ringside futures")
+                self.completer.start()
+            self.completing.put(work)
+
+    # ---- Buffers: what the library reads and writes, and how the result comes back
+
+    def _moved(self, tensor):
+        """(address, elements, type) of a contiguous tensor that is moved, not reduced."""
+        type = TYPES.get(tensor.dtype)
+        if type is None:
+            return tensor.data_ptr(), tensor.numel() * tensor.element_size(), lib.UINT8
+        return tensor.data_ptr(), tensor.numel(), type
+
+    def _reduced(self, tensor, reduce_op, copy=False):
+        """A contiguous tensor to reduce in place of `tensor`, and the library's operation. The
+        reduction goes back by tensor.copy_(), if the first is another tensor. With `copy` it
+        always is."""
+        require_cpu(tensor)
+        op = OPS.get(reduce_op.op if hasattr(reduce_op, "op") else reduce_op)
+        if op is None:
+            raise NotImplementedError(f"ringside has no {reduce_op}: use another operation")
+        scaled = getattr(reduce_op, "op", None) == RedOp.PREMUL_SUM
+        used = tensor
+        if tensor.dtype == torch.bool:
+            op = OF_BOOL[op]
+            used = tensor.to(torch.uint8)
+        elif tensor.dtype in WIDER:
+            used = tensor.to(WIDER[tensor.dtype])
+        elif tensor.is_complex():
+            if op not in (lib.SUM, lib.AVG):
+                raise NotImplementedError("ringside adds and averages complex numbers only")
+        elif tensor.dtype not in TYPES:
+            raise NotImplementedError(f"ringside does not reduce {tensor.dtype}: convert it first")
+        if used is tensor and (copy or not plain(tensor)):
+            used = tensor.resolve_conj().resolve_neg().clone(
+                memory_format=torch.contiguous_format)
+        if scaled:
+            used.mul_(reduce_op.factor)
+        return used, op
+
+    @staticmethod
+    def _numbers(tensor):
+        """(address, elements, type) of a tensor that is reduced; a complex number is two."""
+        if tensor.is_complex():
+            tensor = torch.view_as_real(tensor)
+        return tensor.data_ptr(), tensor.numel(), TYPES[tensor.dtype]
+
+    # ---- Calls
+
+    def allreduce(self, tensors, opts=None):
+        opts = opts or dist.AllreduceOptions()
+        (tensor,) = tensors
+        used, op = self._reduced(tensor, opts.reduceOp)
+        return self._call("all_reduce", (*self._numbers(used), op), opts, used, tensors,
+                          None if used is tensor else lambda: tensor.copy_(used))
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        opts = opts or dist.AllreduceCoalescedOptions()
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        used, op = self._reduced(flat, opts.reduceOp)
+        return self._call("all_reduce", (*self._numbers(used), op), opts, used, tensors,
+                          lambda: split_into(tensors, used))
+
+    def broadcast(self, tensors, opts=None):
+        opts = opts or dist.BroadcastOptions()
+        (tensor,) = tensors
+        require_cpu(tensor)
+        used = tensor if plain(tensor) else contiguous(tensor)
+        return self._call("broadcast", (*self._moved(used), opts.rootRank), opts, used, tensors,
+                          None if used is tensor else lambda: tensor.copy_(used))
+
+    def reduce(self, tensors, opts=None):
+        opts = opts or dist.ReduceOptions()
+        (tensor,) = tensors
+        used, op = self._reduced(tensor, opts.reduceOp)
+        is_root = opts.rootRank == self.rank()
+        return self._call("reduce", (*self._numbers(used), op, opts.rootRank), opts, used, tensors,
+                          (lambda: tensor.copy_(used)) if is_root and used is not tensor else None)
+
+    def all_gather_single(self, output, input, opts=None):
+        require_cpu(output)
+        require_cpu(input)
+        require_types(output, input)
+        require_length("all_gather", output, input.numel() * self.size())
+        used = output if plain(output) else contiguous(output)
+        source = contiguous(input)
+        return self._call("all_gather", (source.data_ptr(), used.data_ptr(),
+                                         *self._moved(source)[1:]), opts, (source, used), [output],
+                          None if used is output else lambda: output.copy_(used))
+
+    def allgather(self, outputs, inputs, opts=None):
+        (input,), (output,) = inputs, outputs
+        flat = flat_for(output)
+        work = self._in_blocks("all_gather", input, flat, output, opts)
+        return work
+
+    def _in_blocks(self, name, input, flat, outputs, opts, *more):
+        """A call whose output is a list of tensors of equal length."""
+        require_cpu(input)
+        for output in outputs:
+            require_types(output, input)
+            require_length(name, output, input.numel())
+        source = contiguous(input)
+        return self._call(name, (source.data_ptr(), flat.data_ptr(), *self._moved(source)[1:],
+                                 *more), opts, (source, flat), outputs,
+                          lambda: split_into(outputs, flat))
+
+    def allgather_coalesced(self, output_lists, inputs, opts=None):
+        works = [self.allgather([[outputs[i] for outputs in output_lists]], [input], opts)
+                 for i, input in enumerate(inputs)]
+        return All(self, works, output_lists)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        return All(self, [self.all_gather_single(output, input, opts)
+                          for output, input in zip(outputs, inputs)], outputs)
+
+    def reduce_scatter_single(self, output, input, opts=None):
+        opts = opts or dist.ReduceScatterOptions()
+        require_cpu(output)
+        require_types(output, input)
+        require_length("reduce_scatter", input, output.numel() * self.size())
+        used, op = self._reduced(input, opts.reduceOp,
+                                 copy=getattr(opts.reduceOp, "op", None) == RedOp.PREMUL_SUM)
+        result = output if plain(output) and output.dtype == used.dtype else torch.empty(
+            output.shape, dtype=used.dtype)
+        address, _, type = self._numbers(used)
+        to, count, _ = self._numbers(result)
+        return self._call("reduce_scatter", (address, to, count, type, op), opts, (used, result),
+                          [output], None if result is output else lambda: output.copy_(result))
+
+    def reduce_scatter(self, outputs, inputs, opts=None):
+        (output,), (blocks,) = outputs, inputs
+        for block in blocks:
+            require_length("reduce_scatter", block, output.numel())
+        return self.reduce_scatter_single(output, torch.cat([b.reshape(-1) for b in blocks]), opts)
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        return All(self, [self.reduce_scatter_single(output, input, opts)
+                          for output, input in zip(outputs, inputs)], outputs)
+
+    def gather(self, outputs, inputs, opts=None):
+        opts = opts or dist.GatherOptions()
+        (input,) = inputs
+        output = outputs[0] if outputs else []
+        flat = flat_for(output) if output else input
+        return self._in_blocks("gather", input, flat, output, opts, opts.rootRank)
+
+    def scatter(self, outputs, inputs, opts=None):
+        opts = opts or dist.ScatterOptions()
+        (output,) = outputs
+        require_cpu(output)
+        blocks = inputs[0] if inputs else []
+        for block in blocks:
+            require_types(output, block)
+            require_length("scatter", block, output.numel())
+        source = torch.cat([b.reshape(-1) for b in blocks]) if blocks else output
+        used = output if plain(output) else contiguous(output)
+        address, count, type = self._moved(used)
+        return self._call("scatter", (source.data_ptr(), address, count, type, opts.rootRank), opts,
+                          (source, used), outputs,
+                          None if used is output else lambda: output.copy_(used))
+
+    def all_to_all_single(self, output, input, output_splits, input_splits, opts=None):
+        require_cpu(output)
+        require_types(output, input)
+        require_length("all_to_all", output, input.numel())
+        if output_splits or input_splits:
+            raise NotImplementedError("ringside exchanges equal blocks")
+        used = output if plain(output) else contiguous(output)
+        source = contiguous(input)
+        _, count, type = self._moved(source)
+        return self._call("all_to_all", (source.data_ptr(), used.data_ptr(), count // self.size(),
+                                         type), opts, (source, used), [output],
+                          None if used is output else lambda: output.copy_(used))
+
+    def alltoall(self, outputs, inputs, opts=None):
+        flat = flat_for(outputs)
+        source = torch.cat([input.reshape(-1) for input in inputs])
+        work = self.all_to_all_single(flat, source, [], [], opts)
+        return All(self, [work], outputs, lambda: split_into(outputs, flat))
+
+    def barrier(self, opts=None):
+        return self._call("barrier", (), opts, None, [])
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """A barrier over the store, which knows who has come. The words are those of gloo."""
+        self.monitored += 1
+        keys = [f"ringside/barrier/{self.monitored}/{r}" for r in range(self.size())]
+        self.store.set(keys[self.rank()], "here")
+        timeout = timeout or self.timeout
+        try:
+            self.store.wait(keys, timeout)
+        except Exception:
+            missing = [str(r) for r in range(self.size()) if not self.store.check([keys[r]])]
+            late = missing if wait_all_ranks else missing[:1]
+            failed = (f"Rank{'s' * (len(late) > 1)} {', '.join(late)} failed to pass "
+                      f"monitoredBarrier in {1000 * timeout.total_seconds():g} ms")
+            raise dist.DistBackendError(failed if self.rank() == 0 else (
+                f"Rank {self.rank()} successfully reached monitoredBarrier, but received errors "
+                f"while waiting for the others: {failed}")) from None
+
+    # Names of torch before 2.12
+    _allgather_base = all_gather_single
+    _reduce_scatter_base = reduce_scatter_single
+    alltoall_base = all_to_all_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+
+class Inner(Backend):
+    """The backend of a group, for what torch asks of backends and not of groups (from 2.15 on, where
+    Python may derive from Backend)."""
+
+    def __init__(self, group):
+        super().__init__(group.rank(), group.size())
+        self.group = weakref.ref(group)
+
+    supports_splitting = False
+
+
+def forwarded(name):
+    return lambda self, *args, **kwargs: getattr(self.group(), name)(*args, **kwargs)
+
+
+for each in FORWARDED:
+    setattr(Inner, each, forwarded(each))
+
+
+class All(Work):
+    """Several calls as one work."""
+
+    def __init__(self, group, works, result, finish=None):
+        super().__init__(group, "several calls", None, None, None, result)
+        self.works, self.then = works, finish
+
+    def is_completed(self):
+        return all([work.is_completed() for work in self.works])
+
+    def exception(self):
+        return next((work.failure for work in self.works if work.failure), None)
+
+    def wait(self, timeout=None):
+        for work in self.works:
+            work.wait(timeout)
+        with self.lock:
+            finish, self.then = self.then, None
+            if finish:
+                finish()
+        return True
+
+    synchronize = wait
+
+
+class Closed:
+    """In place of the ranks of a group that was destroyed."""
+
+    handle = None
+
+    def __init__(self, ranks):
+        self.process = ranks.process
+
+    def function(self, name):
+        raise dist.DistBackendError(f"{name}: the process group was destroyed, and its connections "
+                                    "are closed")
+
+    def abort(self, cause):
+        pass
+
+    close = lambda self: None
+
+
+def complete_futures(works):
+    while (work := works.get()) is not None:
+        work._complete_future()
+
+
+def contiguous(tensor):
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def flat_for(tensors):
+    """Memory for the blocks of all ranks, one after the other."""
+    for tensor in tensors:
+        require_cpu(tensor)
+    return torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
+
+
+def split_into(tensors, flat):
+    begin = 0
+    for tensor in tensors:
+        end = begin + tensor.numel()
+        tensor.copy_(flat[begin:end].view(tensor.shape))
+        begin = end
+
+
+def require_types(output, input):
+    if output.dtype != input.dtype:
+        raise TypeError(f"expected tensors of one type, got {input.dtype} and {output.dtype}")
+
+
+def require_length(name, tensor, elements):
+    if tensor.numel() != elements:
+        raise ValueError(f"{name}: expected a tensor of {elements} elements, got "
+                         f"{tensor.numel()}, shape {tuple(tensor.shape)}")
+
+
+# ---- How a group is made
+
+def host_towards(store):
+    """The address of this host by which the host of the store reaches it."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    name = getattr(store, "host", None)
+    if not name:
+        return "127.0.0.1"  # a store in a file: of ranks on one host
+    family, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as route:
+        route.connect(address)  # sends nothing
+        return route.getsockname()[0]
+
+
+def create(opts, _backend_options=None):
+    """What torch calls for each new group, on its members."""
+    store, rank, size = opts.store, opts.group_rank, opts.group_size
+
+    def exchange(contact):
+        # A second group may use the same store under the same name, after the first was destroyed.
+        turn = (store.add("ringside/arrived", 1) - 1) // size
+        keys = [f"ringside/{turn}/{r}" for r in range(size)]
+        store.set(keys[rank], contact)
+        try:
+            store.wait(keys, opts.timeout)
+        except Exception as error:
+            missing = [r for r in range(size) if not store.check([keys[r]])]
+            raise dist.DistBackendError(
+                f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {size} never "
+                f"came to the process group within {opts.timeout.total_seconds():g} s (Timed out: "
+                f"{str(error).splitlines()[0]})") from None
+        return [store.get(key) for key in keys]
+
+    members = list(opts.global_ranks_in_group)
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"group{opts.group_id}")
+    try:
+        ranks = lib.Group(rank, size, host_towards(store), exchange,
+                          os.environ.get("RINGSIDE_JOB_KEY") or secrets.token_hex(16),
+                          f"{name}@{','.join(map(str, members))}" if members else "",
+                          opts.timeout.total_seconds())
+    except lib.RingsideError as failure:
+        raise error_from(failure) from None
+    return ProcessGroup(ranks, store, opts.timeout)
+
+
+def use_for_gloo():
+    """RINGSIDE_AS_GLOO=1: a program that asks for gloo gets ringside."""
+    def replaced(backend):
+        if backend is None and not torch.cuda.is_available():
+            return "ringside"
+        return re.sub(r"\bgloo\b", "ringside", backend) if isinstance(backend, str) else backend
+
+    init, new = dist.init_process_group, dist.new_group
+
+    def init_process_group(backend=None, *args, **kwargs):
+        return init(replaced(backend), *args, **kwargs)
+
+    def new_group(ranks=None, timeout=None, backend=None, *args, **kwargs):
+        return new(ranks, timeout, replaced(backend) if backend else backend, *args, **kwargs)
+
+    for module in (dist, dist.distributed_c10d):
+        module.init_process_group, module.new_group = init_process_group, new_group
+
+
+@atexit.register
+def close_all():
+    for group in list(groups):
+        if group.ranks.process == os.getpid():
+            group.shutdown()
+
+
+def register():
+    """Called by torch when it is imported, where the package is installed."""
+    if not dist.is_available() or "ringside" in dist.Backend.backend_list:
+        return
+    dist.Backend.register_backend("ringside", create, extended_api=True, devices=["cpu"])
+    if os.environ.get("RINGSIDE_AS_GLOO") == "1":
+        use_for_gloo()

@@ -1,0 +1,434 @@
+"""torch.distributed over Ringside, held against gloo in the same ranks.
+
+    torch_test.py CASE ...     the functions test_CASE below; without CASE all
+"""
+import json
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from ranks import begin, on_ranks
+
+SIZES = 2, 3, 4
+
+
+def expect_error(text, call):
+    try:
+        call()
+    except Exception as error:
+        assert text in str(error), f"expected \"{text}\" in: {error}"
+        return error
+    raise AssertionError(f"expected an error with \"{text}\"")
+
+
+# ---- Data parallel training
+
+def train(group, rank, steps=4, **options):
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.Linear(17, 31), torch.nn.Tanh(), torch.nn.Linear(31, 5))
+    ddp = DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.001, **options)
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    data = torch.Generator().manual_seed(100 + rank)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        ddp(torch.randn(6, 17, generator=data)).square().mean().backward()
+        optimizer.step()
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+
+
+def ddp(rank, size, folder, backend):
+    os.environ["RINGSIDE_BACKEND"] = backend
+    begin(rank, size, folder)
+    assert dist.group.WORLD.ranks.transport == backend
+    gloo = dist.new_group(backend="gloo")
+    for options in {}, {"gradient_as_bucket_view": True}, {"static_graph": True}:
+        ours, theirs = train(None, rank, **options), train(gloo, rank, **options)
+        if size == 2:  # one addition has one order
+            assert torch.equal(ours, theirs)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
+        same = [torch.empty_like(ours) for _ in range(size)]
+        dist.all_gather(same, ours)
+        assert all(torch.equal(ours, each) for each in same)
+    dist.destroy_process_group()
+
+
+def test_ddp_trains_as_with_gloo():
+    import torch._dynamo  # DDP imports it: once here, before the ranks begin, saves 5 s
+    for size in SIZES:
+        for backend in "shm", "tcp":
+            on_ranks(ddp, size, backend)
+
+
+# ---- Collectives
+
+ALL_TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8,
+             torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64]
+
+
+def values(shape, type, rank):
+    """Small integers, whose sums and products every type holds exactly."""
+    generator = torch.Generator().manual_seed(rank)
+    numbers = torch.randint(0, 3, shape, generator=generator)
+    return numbers.to(type) if type != torch.complex64 else torch.complex(
+        numbers.float(), numbers.flip(0).float())
+
+
+def collectives(rank, size, folder, backend):
+    os.environ["RINGSIDE_BACKEND"] = backend
+    begin(rank, size, folder)
+    gloo = dist.new_group(backend="gloo")
+    ops = dist.ReduceOp
+    for type in ALL_TYPES:
+        # What gloo reduces in a type that it lacks is asked of it in a wider one.
+        wide = {torch.bool: torch.int32, torch.int16: torch.int32}.get(type, type)
+        for op in ops.SUM, ops.PRODUCT, ops.MIN, ops.MAX:
+            if type == torch.complex64 and op != ops.SUM:
+                continue
+            ours = values((7, 3), type, rank)
+            theirs = ours.to(wide)
+            dist.all_reduce(ours, op)
+            dist.all_reduce(theirs, op, group=gloo)
+            assert torch.equal(ours, theirs.to(type)), (type, op)
+            ours, theirs = values((4,), type, rank), values((4,), type, rank).to(wide)
+            dist.reduce(ours, size - 1, op)
+            dist.reduce(theirs, size - 1, op, group=gloo)
+            assert rank != size - 1 or torch.equal(ours, theirs.to(type)), (type, op)
+            everything, own = values((size, 5), type, rank), torch.empty(5, dtype=type)
+            dist.reduce_scatter_tensor(own, everything.reshape(-1), op)
+            total = everything.clone()
+            dist.all_reduce(total, op)
+            assert torch.equal(own, total[rank]), (type, op)
+            listed = torch.empty(5, dtype=type)
+            dist.reduce_scatter(listed, list(everything), op)
+            assert torch.equal(listed, own)
+        everyones = [values((2, 3), type, r) for r in range(size)]
+        mine = everyones[rank]
+        out = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(out, mine)
+        assert all(map(torch.equal, out, everyones))
+        flat = torch.empty((2 * size, 3), dtype=type)
+        dist.all_gather_into_tensor(flat, mine)
+        assert torch.equal(flat, torch.cat(everyones))
+        out = [torch.empty_like(mine) for _ in range(size)]
+        dist.gather(mine, out if rank == 1 else None, dst=1)
+        assert rank != 1 or all(map(torch.equal, out, everyones))
+        one = torch.empty_like(mine)
+        dist.scatter(one, everyones if rank == 0 else None, src=0)
+        assert torch.equal(one, mine)
+        copy = mine.clone()
+        dist.broadcast(copy, size - 1)
+        assert torch.equal(copy, everyones[-1])
+        sent = [values((3,), type, 10 * rank + r) for r in range(size)]
+        received = [torch.empty(3, dtype=type) for _ in range(size)]
+        dist.all_to_all(received, sent)
+        assert all(torch.equal(received[r], values((3,), type, 10 * r + rank))
+                   for r in range(size))
+        flat = torch.empty(3 * size, dtype=type)
+        dist.all_to_all_single(flat, torch.cat(sent))
+        assert torch.equal(flat, torch.cat(received))
+
+    # Memory that is not contiguous, tensors without elements, several tensors in one call
+    for view in (lambda t: t.t(), lambda t: t[::2], lambda t: t[0, 0], lambda t: t[:0]):
+        ours = values((6, 4), torch.float32, rank)
+        theirs, rest = view(ours).contiguous().clone(), ours.clone()
+        dist.all_reduce(theirs, group=gloo)  # which takes the memory of others as it lies
+        dist.all_reduce(view(ours))
+        assert torch.equal(view(ours), theirs)
+        dist.broadcast(theirs, 1, group=gloo)
+        dist.broadcast(view(ours), 1)
+        assert torch.equal(view(ours), theirs)
+        view(ours).copy_(view(rest))
+        assert torch.equal(ours, rest)  # nothing beside the view was touched
+    pieces = [torch.full((2,), rank + 1.), torch.full((3, 2), rank + 2.)]
+    dist.all_reduce_coalesced(pieces)
+    assert pieces[0].eq(size * (size + 1) / 2).all()
+    assert pieces[1].eq(size * (size + 3) / 2).all()
+    mean = torch.tensor([float(rank)])
+    dist.all_reduce(mean, ops.AVG)
+    assert mean.item() == (size - 1) / 2
+    scaled = torch.ones(2)
+    dist.all_reduce(scaled, dist._make_nccl_premul_sum(0.5))
+    assert scaled.eq(size / 2).all()
+    told = [None] * size
+    dist.all_gather_object(told, {"rank": rank, "text": "x" * rank})
+    assert [each["rank"] for each in told] == list(range(size))
+    dist.barrier()
+    dist.monitored_barrier()
+
+    expect_error("ringside moves tensors on the CPU", lambda: dist.all_reduce(
+        torch.ones(1, device="meta")))
+    expect_error("dense tensors", lambda: dist.all_reduce(torch.eye(2).to_sparse()))
+    expect_error("avg is not defined for int32", lambda: dist.all_reduce(
+        torch.ones(1, dtype=torch.int32), ops.AVG))
+    dist.destroy_process_group()
+
+
+def test_collectives_have_the_results_of_gloo():
+    for size in SIZES:
+        for backend in "shm", "tcp":
+            on_ranks(collectives, size, backend)
+
+
+# ---- Work and futures
+
+def works(rank, size, folder):
+    begin(rank, size, folder)
+    total = size * (size + 1) / 2
+    tensors = [torch.full((100,), (rank + 1.) * i) for i in range(20)]
+    started = [dist.all_reduce(t, async_op=True) for t in tensors]
+    started[-1].wait()
+    assert all(work.is_completed() and work.is_success() for work in started)
+    assert all(t.eq(total * i).all() for i, t in enumerate(tensors))
+    assert started[3].result()[0] is tensors[3]
+
+    # A future, a callback of it, and a call inside of that callback which waits for its own future
+    tensor = torch.full((4,), rank + 1.)
+    def again(future):
+        value = future.value()[0].clone()
+        return dist.all_reduce(value, async_op=True).get_future().wait()[0]
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    assert future.then(again).wait().eq(total * size).all()
+
+    # Nobody keeps the work nor the tensor: the call ends as well. What was copied comes back.
+    dist.all_reduce(torch.ones(1000), async_op=True)
+    matrix = torch.full((3, 3), 1.)
+    dist.all_reduce(matrix.t(), async_op=True)
+    dist.barrier()
+    assert matrix.eq(size).all()
+
+    out = [torch.empty(2) for _ in range(size)]
+    dist.all_gather(out, torch.full((2,), float(rank)), async_op=True).wait()
+    assert all(each.eq(r).all() for r, each in enumerate(out))
+    dist.broadcast(tensor, 1, async_op=True).wait()
+    dist.destroy_process_group()
+
+
+def test_works_and_futures():
+    for size in SIZES:
+        on_ranks(works, size)
+
+
+# ---- Groups
+
+def sub_groups(rank, size, folder):
+    begin(rank, size, folder, seconds=20)
+    even, odd = [r for r in range(size) if r % 2 == 0], [r for r in range(size) if r % 2]
+    groups = [dist.new_group(ranks) for ranks in (even, odd)]
+    mine = groups[rank % 2]
+    ranks = (even, odd)[rank % 2]
+    tensor = torch.tensor([rank])
+    dist.all_reduce(tensor, group=mine)
+    assert tensor.item() == sum(ranks) and mine.rank() == ranks.index(rank)
+    dist.all_reduce(tensor)  # both at the same time as the whole
+    assert tensor.item() == len(even) * sum(even) + len(odd) * sum(odd)
+    assert "odd" not in mine.group_name and mine.size() == len(ranks)
+    alone = dist.new_group([rank], use_local_synchronization=True)
+    dist.all_reduce(tensor, group=alone)
+    dist.destroy_process_group(alone)
+    expect_error("the process group was destroyed", lambda: alone.allreduce([tensor]))
+
+    dist.destroy_process_group()
+    expect_error("the process group was destroyed", lambda: mine.allreduce([tensor]))
+    for _ in range(2):  # the same store, under the same name
+        begin(rank, size, folder)
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        assert tensor.item() == size
+        dist.destroy_process_group()
+
+
+def test_groups_of_some_ranks_and_groups_again():
+    for size in SIZES:
+        on_ranks(sub_groups, size)
+
+
+# ---- What goes wrong
+
+def killed(rank, size, folder):
+    begin(rank, size, folder)
+    last = dist.new_group([0, size - 1])
+    dist.barrier()
+    if rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    work = dist.all_reduce(torch.ones(10), async_op=True)
+    error = expect_error(f"rank {size - 1} is gone", work.wait)
+    assert isinstance(error, dist.DistBackendError)
+    expect_error(f"rank {size - 1} is gone", lambda: dist.barrier())
+    if rank == 0:  # a sub-group counts its ranks from 0, and names them by their numbers in the job
+        expect_error(f"rank {size - 1} is gone", lambda: dist.all_reduce(torch.ones(1), group=last))
+
+
+def late(rank, size, folder):
+    begin(rank, size, folder, seconds=20)
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        expect_error("Timed out waiting 50ms for all_reduce of group",
+                     lambda: work.wait(timedelta(seconds=0.05)))
+        open(f"{folder}/go", "w").close()
+        work.wait()  # the call ran on
+    else:
+        while not os.path.exists(f"{folder}/go"):
+            time.sleep(0.01)
+        dist.all_reduce(torch.ones(1))
+    dist.barrier()
+    if rank == 0:
+        expect_error("Rank 1 failed to pass monitoredBarrier in 100 ms",
+                     lambda: dist.monitored_barrier(timeout=timedelta(seconds=0.1)))
+    dist.barrier()
+    short = dist.new_group(timeout=timedelta(seconds=1))
+    if rank == 0:  # rank 0 calls alone: the group's timeout ends it
+        expect_error("nothing came to rank 0 from rank", lambda: dist.all_reduce(
+            torch.ones(100000), group=short))
+    dist.barrier()
+    if rank == 0:
+        expect_error("all_reduce of 3 fp32", lambda: dist.all_reduce(torch.ones(3)))
+    else:
+        expect_error("all_reduce of 3 fp32", lambda: dist.all_reduce(torch.ones(4)))
+
+
+def never_comes(rank, size, folder):
+    if rank == 1:
+        return
+    expect_error("rank 1 of", lambda: begin(rank, size, folder, seconds=1))
+
+
+def interrupted(rank, size, folder, is_async):
+    begin(rank, size, folder)
+    dist.barrier()
+    tensor = torch.ones(1)
+    if rank == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            dist.all_reduce(tensor, async_op=True).wait() if is_async else dist.all_reduce(tensor)
+            raise AssertionError("no KeyboardInterrupt came")
+        except KeyboardInterrupt:
+            pass
+        if is_async:
+            dist.group.WORLD.abort()
+    else:
+        expect_error("rank 0 aborted" if is_async else "interrupted by the user",
+                     lambda: [dist.all_reduce(tensor, group=None) for _ in range(2)]
+                     if wait_for_gone(rank) else None)
+
+
+def wait_for_gone(rank):
+    time.sleep(1)
+    return True
+
+
+def test_a_killed_rank_is_named():
+    for size in SIZES:
+        on_ranks(killed, size, dead=(size - 1,))
+
+
+def test_timeouts_and_ranks_that_disagree():
+    for size in SIZES:
+        on_ranks(late, size)
+    on_ranks(never_comes, 3)
+
+
+def test_ctrl_c_arrives():
+    for is_async in False, True:
+        on_ranks(interrupted, 2, is_async)
+
+
+# ---- What stands on top: meshes, FSDP2, DTensor, functional collectives
+
+def on_top(rank, size, folder):
+    from torch.distributed import _functional_collectives as functional
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    begin(rank, size, folder)
+    mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("dp",))
+    total = functional.all_reduce(torch.full((3,), rank + 1.), "sum", mesh)
+    assert (total + 0).eq(size * (size + 1) / 2).all()
+    whole = torch.arange(24.).reshape(8, 3)
+    sharded = distribute_tensor(whole, mesh, [Shard(0)])
+    assert sharded.full_tensor().equal(whole) and sharded.sum().full_tensor() == whole.sum()
+    assert sharded.redistribute(mesh, [Shard(1)]).full_tensor().equal(whole)
+    assert sharded.redistribute(mesh, [Replicate()]).to_local().equal(whole)
+
+    def net():
+        torch.manual_seed(5)
+        return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+    one, many = net(), net()
+    for layer in (many[0], many[2], many):
+        fully_shard(layer, mesh=mesh)
+    optimizers = [torch.optim.SGD(each.parameters(), 0.1) for each in (one, many)]
+    data = torch.Generator().manual_seed(1)
+    for _ in range(3):
+        batch = torch.randn(4 * size, 16, generator=data)
+        for each, rows, optimizer in zip((one, many), (batch, batch[4 * rank:4 * rank + 4]),
+                                         optimizers):
+            optimizer.zero_grad()
+            each(rows).square().mean().backward()
+            optimizer.step()
+    for a, b in zip(one.parameters(), many.parameters()):
+        torch.testing.assert_close(a.detach(), b.full_tensor().detach(), rtol=0, atol=1e-6)
+    dist.destroy_process_group()
+
+
+def test_fsdp2_dtensor_meshes_and_functional_collectives():
+    import torch._dynamo
+    import torch.distributed.fsdp
+    import torch.distributed.tensor
+    for size in SIZES:
+        on_ranks(on_top, size)
+
+
+# ---- RINGSIDE_AS_GLOO, and an algorithm of a file
+
+def as_gloo(rank, size, folder):
+    from ringside.torch_backend import use_for_gloo
+    use_for_gloo()
+    for backend in "gloo", "cpu:gloo", None:
+        begin(rank, size, folder, backend)
+        assert dist.group.WORLD.getBackendName() == "ringside"
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=dist.new_group(backend="gloo"))
+        assert tensor.item() == size
+        dist.destroy_process_group()
+
+
+def test_a_program_that_asks_for_gloo_gets_ringside():
+    on_ranks(as_gloo, 2)
+
+
+def exchange(peer):
+    return {"send": {"to": peer, "first": 0, "count": 1},
+            "receive": {"from": peer, "first": 0, "count": 1, "action": "add"}}
+
+
+def own_algorithm(rank, size, folder):
+    # The algorithm of docs/your_own.md.
+    schedules = [{"chunks": 1, "steps": [exchange(r ^ 1), exchange(r ^ 2)]} for r in range(4)]
+    file = f"{folder}/my{rank}.json"
+    with open(file, "w") as out:
+        json.dump({"collective": "all_reduce", "schedules": schedules}, out)
+    os.environ["RINGSIDE_ALGORITHM"] = file
+    begin(rank, size, folder)
+    assert dist.group.WORLD.ranks.algorithm("all_reduce", 100, 0) == f"my{rank}.json"
+    ours, theirs = train(None, rank), train(dist.new_group(backend="gloo"), rank)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
+    dist.destroy_process_group()
+
+
+def test_ddp_runs_over_an_algorithm_of_a_file():
+    import torch._dynamo
+    on_ranks(own_algorithm, 4)
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:] or [n[5:] for n in globals() if n.startswith("test_")]
+    for name in names:
+        began = time.monotonic()
+        globals()["test_" + name]()
+        print(f"{name}: passed in {time.monotonic() - began:.1f} s", flush=True)
