@@ -4,7 +4,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,17 +29,18 @@ struct ringside_group {
 };
 
 struct ringside_work {
-  std::optional<Work> running;  // nothing: the call ended before the work was made
+  Work call;
 };
 
 namespace {
 
-static_assert(RINGSIDE_UINT8 == static_cast<int>(DataType::uint8), "in the order of DataType");
-static_assert(RINGSIDE_AVG == static_cast<int>(ReduceOp::avg), "in the order of ReduceOp");
+constexpr int last_type = RINGSIDE_BOOL, last_op = RINGSIDE_BIT_XOR;
+static_assert(last_type == static_cast<int>(DataType::boolean), "in the order of DataType");
+static_assert(last_op == static_cast<int>(ReduceOp::bit_xor), "in the order of ReduceOp");
 static_assert(sizeof(ringside_address) == sizeof(Endpoint));
 
 thread_local std::string last_error;
-thread_local bool blocks = false;  // this thread, in a call
+thread_local bool is_blocked = false;  // this thread, in a call
 std::atomic<int (*)(void)> check_function = nullptr;
 
 class Interrupted : public Error {
@@ -46,14 +49,15 @@ class Interrupted : public Error {
 
 void check_this_thread() {
   const auto check = check_function.load();
-  if (check && blocks && check() != 0) throw Interrupted("interrupted by the user of this rank");
+  if (check && is_blocked && check() != 0)
+    throw Interrupted("interrupted by the user of this rank");
 }
 
 // Whether this thread blocks, for check_this_thread().
 class Blocking {
  public:
-  Blocking() { blocks = true; }
-  ~Blocking() { blocks = false; }
+  Blocking() { is_blocked = true; }
+  ~Blocking() { is_blocked = false; }
 };
 
 template <class Function>
@@ -83,14 +87,14 @@ ProcessGroup& connected(ringside_group* group) {
 }
 
 DataType type_of(ringside_type type) {
-  require(type >= 0 && type <= RINGSIDE_UINT8, "expected a type of ringside.h, 0 to {}, got {}",
-          static_cast<int>(RINGSIDE_UINT8), static_cast<int>(type));
+  require(type >= 0 && type <= last_type, "expected a type of ringside.h, 0 to {}, got {}",
+          last_type, static_cast<int>(type));
   return static_cast<DataType>(type);
 }
 
 ReduceOp op_of(ringside_op op) {
-  require(op >= 0 && op <= RINGSIDE_AVG, "expected an operation of ringside.h, 0 to {}, got {}",
-          static_cast<int>(RINGSIDE_AVG), static_cast<int>(op));
+  require(op >= 0 && op <= last_op, "expected an operation of ringside.h, 0 to {}, got {}", last_op,
+          static_cast<int>(op));
   return static_cast<ReduceOp>(op);
 }
 
@@ -110,15 +114,31 @@ ringside_status make_call(ringside_group* group, ringside_work** work, BlockingC
   });
 }
 
-// The same for a call that ProcessGroup has only in its blocking form.
-template <class BlockingCall>
-ringside_status make_blocking_call(ringside_group* group, ringside_work** work,
-                                   BlockingCall blocking) {
-  return make_call(group, work, blocking, [&](ProcessGroup& ranks) -> std::optional<Work> {
-    const Blocking here;
-    blocking(ranks);
-    return std::nullopt;
-  });
+// The counts of the blocks, as many as there are ranks; none if all are equal.
+std::span<const std::size_t> list_of(const size_t* counts, const ProcessGroup& ranks) {
+  return counts ? std::span(counts, static_cast<std::size_t>(ranks.size()))
+                : std::span<const std::size_t>();
+}
+
+// The length of a buffer with a block for each rank, in elements.
+std::size_t length_of(size_t count, const size_t* counts, const ProcessGroup& ranks) {
+  const auto list = list_of(counts, ranks);
+  return counts ? std::accumulate(list.begin(), list.end(), std::size_t{0}) : count * ranks.size();
+}
+
+Blocks blocks(void* data, size_t count, const size_t* counts, DataType type,
+              const ProcessGroup& ranks) {
+  return {Buffer(data, length_of(count, counts, ranks), type), list_of(counts, ranks)};
+}
+
+ConstBlocks blocks(const void* data, size_t count, const size_t* counts, DataType type,
+                   const ProcessGroup& ranks) {
+  return {ConstBuffer(data, length_of(count, counts, ranks), type), list_of(counts, ranks)};
+}
+
+// The length of this rank's own block.
+std::size_t own(size_t count, const size_t* counts, const ProcessGroup& ranks) {
+  return counts ? counts[ranks.rank()] : count;
 }
 
 }  // namespace
@@ -212,94 +232,117 @@ ringside_status ringside_all_reduce(ringside_group* group, void* data, size_t co
 
 ringside_status ringside_broadcast(ringside_group* group, void* data, size_t count,
                                    ringside_type type, int root, ringside_work** work) {
-  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
-    ranks.broadcast(Buffer(data, count, type_of(type)), root);
-  });
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) { ranks.broadcast(Buffer(data, count, type_of(type)), root); },
+      [&](ProcessGroup& ranks) {
+        return ranks.broadcast_async(Buffer(data, count, type_of(type)), root);
+      });
 }
 
 ringside_status ringside_reduce(ringside_group* group, void* data, size_t count, ringside_type type,
                                 ringside_op op, int root, ringside_work** work) {
-  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
-    const Buffer buffer(data, count, type_of(type));
-    ranks.reduce(buffer, buffer, root, op_of(op));
-  });
-}
-
-ringside_status ringside_all_gather(ringside_group* group, const void* input, void* output,
-                                    size_t count, ringside_type type, ringside_work** work) {
-  const auto buffers = [&](ProcessGroup& ranks) {
-    return std::pair(ConstBuffer(input, count, type_of(type)),
-                     Buffer(output, count * ranks.size(), type_of(type)));
-  };
   return make_call(
       group, work,
       [&](ProcessGroup& ranks) {
-        const auto [in, out] = buffers(ranks);
-        ranks.all_gather(in, out);
+        ranks.reduce(ConstBuffer(data, count, type_of(type)), Buffer(data, count, type_of(type)),
+                     root, op_of(op));
       },
       [&](ProcessGroup& ranks) {
-        const auto [in, out] = buffers(ranks);
-        return ranks.all_gather_async(in, out);
+        return ranks.reduce_async(ConstBuffer(data, count, type_of(type)),
+                                  Buffer(data, count, type_of(type)), root, op_of(op));
+      });
+}
+
+ringside_status ringside_all_gather(ringside_group* group, const void* input, void* output,
+                                    size_t count, const size_t* counts, ringside_type type,
+                                    ringside_work** work) {
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) {
+        ranks.all_gather(ConstBuffer(input, own(count, counts, ranks), type_of(type)),
+                         blocks(output, count, counts, type_of(type), ranks));
+      },
+      [&](ProcessGroup& ranks) {
+        return ranks.all_gather_async(ConstBuffer(input, own(count, counts, ranks), type_of(type)),
+                                      blocks(output, count, counts, type_of(type), ranks));
       });
 }
 
 ringside_status ringside_reduce_scatter(ringside_group* group, const void* input, void* output,
-                                        size_t count, ringside_type type, ringside_op op,
-                                        ringside_work** work) {
-  const auto buffers = [&](ProcessGroup& ranks) {
-    return std::pair(ConstBuffer(input, count * ranks.size(), type_of(type)),
-                     Buffer(output, count, type_of(type)));
-  };
+                                        size_t count, const size_t* counts, ringside_type type,
+                                        ringside_op op, ringside_work** work) {
   return make_call(
       group, work,
       [&](ProcessGroup& ranks) {
-        const auto [in, out] = buffers(ranks);
-        ranks.reduce_scatter(in, out, op_of(op));
+        ranks.reduce_scatter(blocks(input, count, counts, type_of(type), ranks),
+                             Buffer(output, own(count, counts, ranks), type_of(type)), op_of(op));
       },
       [&](ProcessGroup& ranks) {
-        const auto [in, out] = buffers(ranks);
-        return ranks.reduce_scatter_async(in, out, op_of(op));
+        return ranks.reduce_scatter_async(blocks(input, count, counts, type_of(type), ranks),
+                                          Buffer(output, own(count, counts, ranks), type_of(type)),
+                                          op_of(op));
       });
 }
 
 ringside_status ringside_gather(ringside_group* group, const void* input, void* output,
                                 size_t count, ringside_type type, int root, ringside_work** work) {
-  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
-    ranks.gather(ConstBuffer(input, count, type_of(type)),
-                 Buffer(output, count * ranks.size(), type_of(type)), root);
-  });
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) {
+        ranks.gather(ConstBuffer(input, count, type_of(type)),
+                     blocks(output, count, nullptr, type_of(type), ranks), root);
+      },
+      [&](ProcessGroup& ranks) {
+        return ranks.gather_async(ConstBuffer(input, count, type_of(type)),
+                                  blocks(output, count, nullptr, type_of(type), ranks), root);
+      });
 }
 
 ringside_status ringside_scatter(ringside_group* group, const void* input, void* output,
                                  size_t count, ringside_type type, int root, ringside_work** work) {
-  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
-    ranks.scatter(ConstBuffer(input, count * ranks.size(), type_of(type)),
-                  Buffer(output, count, type_of(type)), root);
-  });
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) {
+        ranks.scatter(blocks(input, count, nullptr, type_of(type), ranks),
+                      Buffer(output, count, type_of(type)), root);
+      },
+      [&](ProcessGroup& ranks) {
+        return ranks.scatter_async(blocks(input, count, nullptr, type_of(type), ranks),
+                                   Buffer(output, count, type_of(type)), root);
+      });
 }
 
 ringside_status ringside_all_to_all(ringside_group* group, const void* input, void* output,
-                                    size_t count, ringside_type type, ringside_work** work) {
-  return make_blocking_call(group, work, [&](ProcessGroup& ranks) {
-    ranks.all_to_all(ConstBuffer(input, count * ranks.size(), type_of(type)),
-                     Buffer(output, count * ranks.size(), type_of(type)));
-  });
+                                    size_t count, const size_t* sent, const size_t* received,
+                                    ringside_type type, ringside_work** work) {
+  return make_call(
+      group, work,
+      [&](ProcessGroup& ranks) {
+        ranks.all_to_all(blocks(input, count, sent, type_of(type), ranks),
+                         blocks(output, count, received, type_of(type), ranks));
+      },
+      [&](ProcessGroup& ranks) {
+        return ranks.all_to_all_async(blocks(input, count, sent, type_of(type), ranks),
+                                      blocks(output, count, received, type_of(type), ranks));
+      });
 }
 
 ringside_status ringside_barrier(ringside_group* group, ringside_work** work) {
-  return make_blocking_call(group, work, [](ProcessGroup& ranks) { ranks.barrier(); });
+  return make_call(
+      group, work, [&](ProcessGroup& ranks) { ranks.barrier(); },
+      [&](ProcessGroup& ranks) { return ranks.barrier_async(); });
 }
 
 int ringside_work_done(const ringside_work* work) {
-  return !work->running || work->running->done() ? 1 : 0;
+  return work->call.done() ? 1 : 0;
 }
 
 ringside_status ringside_work_wait(ringside_work* work, double seconds) {
   bool ended = true;
   const ringside_status status = status_of([&] {
     require(work != nullptr, "expected a work, got NULL");
-    if (work->running)
-      ended = work->running->wait_for(seconds < 0 ? Seconds::max() : Seconds(seconds));
+    ended = work->call.wait_for(seconds < 0 ? Seconds::max() : Seconds(seconds));
     if (!ended) last_error = fmt::format("the call has not ended after {} s, and runs on", seconds);
   });
   return ended ? status : RINGSIDE_TIMED_OUT;

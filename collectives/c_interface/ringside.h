@@ -47,7 +47,10 @@ typedef enum {
   RINGSIDE_INT64 = 3,
   RINGSIDE_FP16 = 4,
   RINGSIDE_BF16 = 5,
-  RINGSIDE_UINT8 = 6
+  RINGSIDE_UINT8 = 6,
+  RINGSIDE_INT8 = 7,
+  RINGSIDE_INT16 = 8,
+  RINGSIDE_BOOL = 9 /* a byte, 0 or 1; a sum is "or", a product is "and" */
 } ringside_type;
 
 typedef enum {
@@ -55,7 +58,10 @@ typedef enum {
   RINGSIDE_PRODUCT = 1,
   RINGSIDE_MIN = 2,
   RINGSIDE_MAX = 3,
-  RINGSIDE_AVG = 4 /* of floating-point types */
+  RINGSIDE_AVG = 4, /* of floating-point types */
+  RINGSIDE_BIT_AND = 5, /* of all other types, as the next two */
+  RINGSIDE_BIT_OR = 6,
+  RINGSIDE_BIT_XOR = 7
 } ringside_op;
 
 /* The sentence of this thread's last failure; "" if it has had none. Valid until the next. */
@@ -104,8 +110,11 @@ const char* ringside_algorithm(ringside_group* group, const char* collective, si
 /* ---- Collectives
  *
  * With work == NULL they block. Otherwise they return at once: do not touch the buffers before
- * ringside_work_wait() has returned RINGSIDE_OK, and free each work once. Counts are in elements;
- * the blocks of all ranks have the same length, `count`. */
+ * ringside_work_wait() has returned RINGSIDE_OK, and free each work once.
+ *
+ * `count` is in elements. Where a buffer has a block for each rank, it is the length of a block. Or
+ * blocks have lengths of their own: counts[r] is that of rank r, all ranks give the same list, and
+ * `count` is not used. The list may be freed when the function returns. */
 
 typedef struct ringside_work ringside_work;
 
@@ -121,26 +130,31 @@ ringside_status ringside_broadcast(ringside_group* group, void* data, size_t cou
 ringside_status ringside_reduce(ringside_group* group, void* data, size_t count, ringside_type type,
                                 ringside_op op, int root, ringside_work** work);
 
-/* output, of size * count elements = the inputs of all ranks. The input may be its block of it. */
+/* output, with a block for each rank = the inputs of all ranks. The input may be its block of it.
+ * counts may be NULL. */
 ringside_status ringside_all_gather(ringside_group* group, const void* input, void* output,
-                                    size_t count, ringside_type type, ringside_work** work);
+                                    size_t count, const size_t* counts, ringside_type type,
+                                    ringside_work** work);
 
-/* output = the reduction of this rank's block of all inputs, of size * count elements each. */
+/* output = the reduction of this rank's block of all inputs, which have one for each rank. counts
+ * may be NULL. */
 ringside_status ringside_reduce_scatter(ringside_group* group, const void* input, void* output,
-                                        size_t count, ringside_type type, ringside_op op,
-                                        ringside_work** work);
+                                        size_t count, const size_t* counts, ringside_type type,
+                                        ringside_op op, ringside_work** work);
 
-/* output on the root, of size * count elements = the inputs of all ranks. */
+/* output on the root, with a block for each rank = the inputs of all ranks. */
 ringside_status ringside_gather(ringside_group* group, const void* input, void* output,
                                 size_t count, ringside_type type, int root, ringside_work** work);
 
-/* output = this rank's block of the root's input, of size * count elements. */
+/* output = this rank's block of the root's input. */
 ringside_status ringside_scatter(ringside_group* group, const void* input, void* output,
                                  size_t count, ringside_type type, int root, ringside_work** work);
 
-/* Block i of the output = this rank's block of rank i's input; both of size * count elements. */
+/* Block i of the output = this rank's block of rank i's input. Both lists of counts may be NULL; if
+ * not, each rank gives its own: sent[r] elements go to rank r, and received[r] come from there. */
 ringside_status ringside_all_to_all(ringside_group* group, const void* input, void* output,
-                                    size_t count, ringside_type type, ringside_work** work);
+                                    size_t count, const size_t* sent, const size_t* received,
+                                    ringside_type type, ringside_work** work);
 
 /* Ends when every rank has called it. */
 ringside_status ringside_barrier(ringside_group* group, ringside_work** work);

@@ -10,8 +10,8 @@ from pathlib import Path
 
 ABI_VERSION = 1
 OK, ERROR, RANK_FAILED, TIMED_OUT, INTERRUPTED = range(5)
-FP32, FP64, INT32, INT64, FP16, BF16, UINT8 = range(7)
-SUM, PRODUCT, MIN, MAX, AVG = range(5)
+FP32, FP64, INT32, INT64, FP16, BF16, UINT8, INT8, INT16, BOOL = range(10)
+SUM, PRODUCT, MIN, MAX, AVG, BIT_AND, BIT_OR, BIT_XOR = range(8)
 
 
 class RingsideError(RuntimeError):
@@ -31,11 +31,11 @@ CALLS = {
     "all_reduce": "pnii",
     "broadcast": "pnii",
     "reduce": "pniii",
-    "all_gather": "ppni",
-    "reduce_scatter": "ppnii",
+    "all_gather": "ppnpi",
+    "reduce_scatter": "ppnpii",
     "gather": "ppnii",
     "scatter": "ppnii",
-    "all_to_all": "ppni",
+    "all_to_all": "ppnppi",
     "barrier": "",
 }
 Check = ctypes.CFUNCTYPE(c_int)
@@ -124,6 +124,17 @@ def check(status):
         raise raised
     text = library().ringside_last_error().decode(errors="replace")
     raise (RankFailure if status == RANK_FAILED else RingsideError)(text)
+
+
+def list_of(lengths):
+    """Lengths of blocks as the library reads them."""
+    lengths = list(lengths)
+    return (c_size_t * len(lengths))(*lengths)
+
+
+def counts(lengths):
+    """The same; None if all are equal."""
+    return None if len(set(lengths)) <= 1 else list_of(lengths)
 
 
 class Group:

@@ -28,14 +28,12 @@ SLICE = 0.1  # seconds that a wait spends in C, before Python may run signal han
 TYPES = {
     torch.float32: lib.FP32, torch.float64: lib.FP64, torch.int32: lib.INT32,
     torch.int64: lib.INT64, torch.float16: lib.FP16, torch.bfloat16: lib.BF16,
-    torch.uint8: lib.UINT8
+    torch.uint8: lib.UINT8, torch.int8: lib.INT8, torch.int16: lib.INT16, torch.bool: lib.BOOL
 }
 RedOp = dist.ReduceOp.RedOpType
 OPS = {RedOp.SUM: lib.SUM, RedOp.PRODUCT: lib.PRODUCT, RedOp.MIN: lib.MIN, RedOp.MAX: lib.MAX,
-       RedOp.AVG: lib.AVG, RedOp.PREMUL_SUM: lib.SUM}
-# Types that the library does not reduce, and those in which they are reduced to the same values.
-WIDER = {torch.int8: torch.int32, torch.int16: torch.int32}
-OF_BOOL = {lib.SUM: lib.MAX, lib.PRODUCT: lib.MIN, lib.MIN: lib.MIN, lib.MAX: lib.MAX}
+       RedOp.AVG: lib.AVG, RedOp.BAND: lib.BIT_AND, RedOp.BOR: lib.BIT_OR,
+       RedOp.BXOR: lib.BIT_XOR, RedOp.PREMUL_SUM: lib.SUM}
 HAS_BACKENDS = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15)
 FORWARDED = [
     "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced",
@@ -48,7 +46,10 @@ groups = weakref.WeakSet()  # those that the end of the program closes
 
 
 def error_from(failure):
-    return dist.DistBackendError(str(failure))
+    text = str(failure)
+    if "nothing came to rank" in text:  # programs look for the words of gloo
+        text += "; the group's timeout is over: Timed out waiting for it"
+    return dist.DistBackendError(text)
 
 
 def seconds_of(timeout):
@@ -296,30 +297,24 @@ class ProcessGroup(dist.ProcessGroup):
         return tensor.data_ptr(), tensor.numel(), type
 
     def _reduced(self, tensor, reduce_op, copy=False):
-        """A contiguous tensor to reduce in place of `tensor`, and the library's operation. The
-        reduction goes back by tensor.copy_(), if the first is another tensor. With `copy` it
-        always is."""
+        """A contiguous tensor to reduce in place of `tensor`, and the library's operation. If it is
+        another tensor, the reduction goes back by copy_(). With `copy`, `tensor` is only read."""
         require_cpu(tensor)
         op = OPS.get(reduce_op.op if hasattr(reduce_op, "op") else reduce_op)
         if op is None:
             raise NotImplementedError(f"ringside has no {reduce_op}: use another operation")
         scaled = getattr(reduce_op, "op", None) == RedOp.PREMUL_SUM
-        used = tensor
-        if tensor.dtype == torch.bool:
-            op = OF_BOOL[op]
-            used = tensor.to(torch.uint8)
-        elif tensor.dtype in WIDER:
-            used = tensor.to(WIDER[tensor.dtype])
-        elif tensor.is_complex():
+        if tensor.is_complex():
             if op not in (lib.SUM, lib.AVG):
                 raise NotImplementedError("ringside adds and averages complex numbers only")
         elif tensor.dtype not in TYPES:
             raise NotImplementedError(f"ringside does not reduce {tensor.dtype}: convert it first")
-        if used is tensor and (copy or not plain(tensor)):
+        used = tensor
+        if scaled and copy or not plain(tensor):
             used = tensor.resolve_conj().resolve_neg().clone(
                 memory_format=torch.contiguous_format)
         if scaled:
-            used.mul_(reduce_op.factor)
+            used.mul_(reduce_op.__getstate__()[1])  # the factor, by a way that torch 2.11 has
         return used, op
 
     @staticmethod
@@ -328,6 +323,10 @@ class ProcessGroup(dist.ProcessGroup):
         if tensor.is_complex():
             tensor = torch.view_as_real(tensor)
         return tensor.data_ptr(), tensor.numel(), TYPES[tensor.dtype]
+
+    @staticmethod
+    def _elements(tensor):
+        return tensor.numel() * (2 if tensor.is_complex() else 1)
 
     # ---- Calls
 
@@ -368,26 +367,22 @@ class ProcessGroup(dist.ProcessGroup):
         require_length("all_gather", output, input.numel() * self.size())
         used = output if plain(output) else contiguous(output)
         source = contiguous(input)
-        return self._call("all_gather", (source.data_ptr(), used.data_ptr(),
-                                         *self._moved(source)[1:]), opts, (source, used), [output],
+        address, count, type = self._moved(source)
+        return self._call("all_gather", (address, used.data_ptr(), count, None, type), opts,
+                          (source, used), [output],
                           None if used is output else lambda: output.copy_(used))
 
     def allgather(self, outputs, inputs, opts=None):
-        (input,), (output,) = inputs, outputs
-        flat = flat_for(output)
-        work = self._in_blocks("all_gather", input, flat, output, opts)
-        return work
-
-    def _in_blocks(self, name, input, flat, outputs, opts, *more):
-        """A call whose output is a list of tensors of equal length."""
+        (input,), (blocks,) = inputs, outputs
         require_cpu(input)
-        for output in outputs:
-            require_types(output, input)
-            require_length(name, output, input.numel())
-        source = contiguous(input)
-        return self._call(name, (source.data_ptr(), flat.data_ptr(), *self._moved(source)[1:],
-                                 *more), opts, (source, flat), outputs,
-                          lambda: split_into(outputs, flat))
+        for block in blocks:
+            require_types(block, input)
+        require_length("all_gather", blocks[self.rank()], input.numel())
+        flat, source = flat_for(blocks), contiguous(input)
+        address, count, type = self._moved(source)
+        counts = lib.counts([self._moved(block)[1] for block in blocks])
+        return self._call("all_gather", (address, flat.data_ptr(), count, counts, type), opts,
+                          (source, flat), blocks, lambda: split_into(blocks, flat))
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
         works = [self.allgather([[outputs[i] for outputs in output_lists]], [input], opts)
@@ -403,20 +398,26 @@ class ProcessGroup(dist.ProcessGroup):
         require_cpu(output)
         require_types(output, input)
         require_length("reduce_scatter", input, output.numel() * self.size())
-        used, op = self._reduced(input, opts.reduceOp,
-                                 copy=getattr(opts.reduceOp, "op", None) == RedOp.PREMUL_SUM)
-        result = output if plain(output) and output.dtype == used.dtype else torch.empty(
-            output.shape, dtype=used.dtype)
+        return self._reduce_blocks(output, input, None, opts)
+
+    def _reduce_blocks(self, output, input, counts, opts):
+        used, op = self._reduced(input, opts.reduceOp, copy=True)
+        result = output if plain(output) else contiguous(output)
         address, _, type = self._numbers(used)
         to, count, _ = self._numbers(result)
-        return self._call("reduce_scatter", (address, to, count, type, op), opts, (used, result),
-                          [output], None if result is output else lambda: output.copy_(result))
+        return self._call("reduce_scatter", (address, to, count, counts, type, op), opts,
+                          (used, result), [output],
+                          None if result is output else lambda: output.copy_(result))
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         (output,), (blocks,) = outputs, inputs
+        require_cpu(output)
         for block in blocks:
-            require_length("reduce_scatter", block, output.numel())
-        return self.reduce_scatter_single(output, torch.cat([b.reshape(-1) for b in blocks]), opts)
+            require_types(output, block)
+        require_length("reduce_scatter", blocks[self.rank()], output.numel())
+        return self._reduce_blocks(output, torch.cat([block.reshape(-1) for block in blocks]),
+                                   lib.counts([self._elements(block) for block in blocks]),
+                                   opts or dist.ReduceScatterOptions())
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         return All(self, [self.reduce_scatter_single(output, input, opts)
@@ -425,9 +426,15 @@ class ProcessGroup(dist.ProcessGroup):
     def gather(self, outputs, inputs, opts=None):
         opts = opts or dist.GatherOptions()
         (input,) = inputs
-        output = outputs[0] if outputs else []
-        flat = flat_for(output) if output else input
-        return self._in_blocks("gather", input, flat, output, opts, opts.rootRank)
+        blocks = outputs[0] if outputs else []
+        require_cpu(input)
+        for block in blocks:
+            require_types(block, input)
+            require_length("gather", block, input.numel())
+        flat, source = flat_for(blocks) if blocks else input, contiguous(input)
+        address, count, type = self._moved(source)
+        return self._call("gather", (address, flat.data_ptr(), count, type, opts.rootRank), opts,
+                          (source, flat), blocks, lambda: split_into(blocks, flat))
 
     def scatter(self, outputs, inputs, opts=None):
         opts = opts or dist.ScatterOptions()
@@ -447,31 +454,56 @@ class ProcessGroup(dist.ProcessGroup):
     def all_to_all_single(self, output, input, output_splits, input_splits, opts=None):
         require_cpu(output)
         require_types(output, input)
-        require_length("all_to_all", output, input.numel())
-        if output_splits or input_splits:
-            raise NotImplementedError("ringside exchanges equal blocks")
+        received = self._block_lengths(output, output_splits, "output")
+        sent = self._block_lengths(input, input_splits, "input")
         used = output if plain(output) else contiguous(output)
-        source = contiguous(input)
-        _, count, type = self._moved(source)
-        return self._call("all_to_all", (source.data_ptr(), used.data_ptr(), count // self.size(),
-                                         type), opts, (source, used), [output],
-                          None if used is output else lambda: output.copy_(used))
+        return self._exchange(used, contiguous(input), sent, received, opts, [output],
+                              None if used is output else lambda: output.copy_(used))
+
+    def _block_lengths(self, tensor, splits, which):
+        """The elements of each rank's block; splits count rows."""
+        rows = tensor.shape[0] if tensor.dim() else 0
+        if not splits:
+            if rows % self.size():
+                raise RuntimeError(f"all_to_all: {rows} rows of the {which} tensor do not divide "
+                                   f"equally across group size {self.size()}")
+            splits = [rows // self.size()] * self.size()
+        if len(splits) != self.size() or sum(splits) != rows:
+            raise RuntimeError(f"all_to_all: expected {self.size()} split sizes that add up to the "
+                               f"{rows} rows of the {which} tensor, got {splits}")
+        return [split * (tensor.numel() // rows if rows else 0) for split in splits]
+
+    def _exchange(self, output, input, sent, received, opts, result, finish):
+        width = max(1, self._moved(input)[1] // max(1, input.numel()))  # bytes of an unknown type
+        equal = len(set(sent + received)) <= 1
+        lists = (None, None) if equal else (lib.list_of(n * width for n in sent),
+                                            lib.list_of(n * width for n in received))
+        return self._call("all_to_all", (input.data_ptr(), output.data_ptr(), sent[0] * width,
+                                         *lists, self._moved(input)[2]), opts, (input, output),
+                          result, finish)
 
     def alltoall(self, outputs, inputs, opts=None):
+        for tensor in (*outputs, *inputs):
+            require_cpu(tensor)
+            require_types(outputs[0], tensor)
         flat = flat_for(outputs)
-        source = torch.cat([input.reshape(-1) for input in inputs])
-        work = self.all_to_all_single(flat, source, [], [], opts)
-        return All(self, [work], outputs, lambda: split_into(outputs, flat))
+        return self._exchange(flat, torch.cat([input.reshape(-1) for input in inputs]),
+                              [input.numel() for input in inputs],
+                              [output.numel() for output in outputs], opts, outputs,
+                              lambda: split_into(outputs, flat))
 
     def barrier(self, opts=None):
         return self._call("barrier", (), opts, None, [])
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """A barrier over the store, which knows who has come. The words are those of gloo."""
+        timeout = self.timeout if timeout is None else timeout
+        if timeout <= timedelta(0):
+            raise dist.DistBackendError(f"Rank {self.rank()} timed out in monitoredBarrier: "
+                                        f"expected a timeout of more than 0 ms, got {timeout}")
         self.monitored += 1
         keys = [f"ringside/barrier/{self.monitored}/{r}" for r in range(self.size())]
         self.store.set(keys[self.rank()], "here")
-        timeout = timeout or self.timeout
         try:
             self.store.wait(keys, timeout)
         except Exception:
@@ -481,7 +513,7 @@ class ProcessGroup(dist.ProcessGroup):
                       f"monitoredBarrier in {1000 * timeout.total_seconds():g} ms")
             raise dist.DistBackendError(failed if self.rank() == 0 else (
                 f"Rank {self.rank()} successfully reached monitoredBarrier, but received errors "
-                f"while waiting for the others: {failed}")) from None
+                f"while waiting for send/recv from rank 0, which waits as well: {failed}")) from None
 
     # Names of torch before 2.12
     _allgather_base = all_gather_single
@@ -636,6 +668,11 @@ def create(opts, _backend_options=None):
 
 def use_for_gloo():
     """RINGSIDE_AS_GLOO=1: a program that asks for gloo gets ringside."""
+    plugins = dist.Backend._plugins
+    if "GLOO" in plugins:  # as in torch 2.15
+        plugins["GLOO"] = plugins["RINGSIDE"]
+        return
+
     def replaced(backend):
         if backend is None and not torch.cuda.is_available():
             return "ringside"

@@ -67,16 +67,41 @@ static void collectives(void) {
   }
 
   int own = rank + 5, gathered[most], blocks[most], reduced, exchanged[most];
-  CHECK(ringside_all_gather(group, &own, gathered, 1, RINGSIDE_INT32, NULL) == RINGSIDE_OK);
+  CHECK(ringside_all_gather(group, &own, gathered, 1, NULL, RINGSIDE_INT32, NULL) == RINGSIDE_OK);
   for (int r = 0; r < size; ++r) {
     CHECK(gathered[r] == r + 5);
     blocks[r] = 10 * rank + r;
   }
-  CHECK(ringside_reduce_scatter(group, blocks, &reduced, 1, RINGSIDE_INT32, RINGSIDE_SUM, NULL) ==
+  CHECK(ringside_reduce_scatter(group, blocks, &reduced, 1, NULL, RINGSIDE_INT32, RINGSIDE_SUM, NULL) ==
         RINGSIDE_OK);
   CHECK(reduced == 10 * size * (size - 1) / 2 + size * rank);
-  CHECK(ringside_all_to_all(group, blocks, exchanged, 1, RINGSIDE_INT32, NULL) == RINGSIDE_OK);
+  CHECK(ringside_all_to_all(group, blocks, exchanged, 1, NULL, NULL, RINGSIDE_INT32, NULL) == RINGSIDE_OK);
   for (int r = 0; r < size; ++r) CHECK(exchanged[r] == 10 * r + rank);
+
+  /* Blocks of r + 1 elements, of which rank 1 has none in an all_to_all. */
+  short mine[most], theirs[most * (most + 1) / 2], total[most];
+  size_t counts[most], sent[most], received[most];
+  for (int r = 0; r < size; ++r) {
+    counts[r] = (size_t)r + 1;
+    sent[r] = r == 1 ? 0 : (size_t)rank + 1;
+    received[r] = rank == 1 ? 0 : (size_t)r + 1;
+    mine[r] = (short)(-10 * rank);
+  }
+  CHECK(ringside_all_gather(group, mine, theirs, 0, counts, RINGSIDE_INT16, NULL) == RINGSIDE_OK);
+  for (int r = 0, at = 0; r < size; ++r)
+    for (int i = 0; i <= r; ++i) CHECK(theirs[at++] == -10 * r);
+  CHECK(ringside_reduce_scatter(group, theirs, total, 0, counts, RINGSIDE_INT16, RINGSIDE_BIT_OR,
+                                NULL) == RINGSIDE_OK);
+  for (int i = 0; i <= rank; ++i) CHECK(total[i] == -10 * rank);
+  short out[most * most], in[most * most];
+  for (int i = 0; i < most * most; ++i) out[i] = (short)rank;
+  CHECK(ringside_all_to_all(group, out, in, 0, sent, received, RINGSIDE_INT16, NULL) ==
+        RINGSIDE_OK);
+  for (int r = 0, at = 0; r < size && rank != 1; ++r)
+    for (int i = 0; i <= r; ++i) CHECK(in[at++] == r);
+  unsigned char flag = rank == 1;
+  CHECK(ringside_all_reduce(group, &flag, 1, RINGSIDE_BOOL, RINGSIDE_SUM, NULL) == RINGSIDE_OK);
+  CHECK(flag == 1);
 
   ringside_work *first = NULL, *second = NULL, *third = NULL;
   int a = 1, b = rank;
@@ -117,7 +142,7 @@ static void wrong_arguments(void) {
   group = connect_ranks(20);
   int n = 1;
   CHECK(ringside_all_reduce(group, &n, 1, (ringside_type)99, RINGSIDE_SUM, NULL) == RINGSIDE_ERROR);
-  CHECK(strcmp(ringside_last_error(), "expected a type of ringside.h, 0 to 6, got 99") == 0);
+  CHECK(strcmp(ringside_last_error(), "expected a type of ringside.h, 0 to 9, got 99") == 0);
   CHECK(ringside_all_reduce(group, &n, 1, RINGSIDE_INT32, RINGSIDE_AVG, NULL) == RINGSIDE_ERROR);
   CHECK(strstr(ringside_last_error(), "avg is not defined for int32"));
   CHECK(ringside_broadcast(group, &n, 1, RINGSIDE_INT32, size, NULL) == RINGSIDE_ERROR);
