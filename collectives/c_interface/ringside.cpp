@@ -15,6 +15,7 @@
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/group_options.hpp"
+#include "collectives/messages.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/work.hpp"
 
@@ -24,6 +25,7 @@ using namespace ringside::collectives;
 struct ringside_group {
   std::unique_ptr<SubGroupConnector> listening;  // until it is connected
   std::optional<ProcessGroup> connected;
+  std::optional<Messages> messages;
   std::mutex calls;  // held by the thread that makes a call, and for as long as that blocks
   std::string transport = {};
 };
@@ -141,6 +143,21 @@ std::size_t own(size_t count, const size_t* counts, const ProcessGroup& ranks) {
   return counts ? counts[ranks.rank()] : count;
 }
 
+// A message: any thread may send and receive at any time.
+template <class Starting>
+ringside_status make_message(ringside_group* group, ringside_work** work, Starting starting) {
+  return status_of([&] {
+    connected(group);
+    Work message = starting(*group->messages);
+    if (work) {
+      *work = new ringside_work{std::move(message)};
+      return;
+    }
+    const Blocking here;
+    while (!message.wait_for(Seconds(0.05))) check_this_thread();
+  });
+}
+
 }  // namespace
 
 int ringside_abi_version(void) {
@@ -189,13 +206,17 @@ ringside_status ringside_connect(ringside_group* group, int rank, int size,
     group->connected =
         ProcessGroup::over(group->listening->connect(job_key, rank, members, check_this_thread),
                            options, hosts_of(members));
+    group->messages.emplace(*group->connected);
     group->transport = group->connected->backend_name();
     group->listening.reset();
   });
 }
 
 void ringside_abort(ringside_group* group, const char* cause) {
-  if (group && group->connected) group->connected->abort(cause ? cause : "the rank gave up");
+  if (!group || !group->connected) return;
+  const std::string why = cause ? cause : "the rank gave up";
+  if (group->messages) group->messages->abort(why);
+  group->connected->abort(why);
 }
 
 void ringside_close(ringside_group* group) {
@@ -334,6 +355,20 @@ ringside_status ringside_barrier(ringside_group* group, ringside_work** work) {
       [&](ProcessGroup& ranks) { return ranks.barrier_async(); });
 }
 
+ringside_status ringside_send(ringside_group* group, const void* data, size_t count,
+                              ringside_type type, int to, int tag, ringside_work** work) {
+  return make_message(group, work, [&](Messages& messages) {
+    return messages.send(ConstBuffer(data, count, type_of(type)), to, tag);
+  });
+}
+
+ringside_status ringside_recv(ringside_group* group, void* data, size_t count, ringside_type type,
+                              int from, int tag, ringside_work** work) {
+  return make_message(group, work, [&](Messages& messages) {
+    return messages.recv(Buffer(data, count, type_of(type)), from, tag);
+  });
+}
+
 int ringside_work_done(const ringside_work* work) {
   return work->call.done() ? 1 : 0;
 }
@@ -346,6 +381,10 @@ ringside_status ringside_work_wait(ringside_work* work, double seconds) {
     if (!ended) last_error = fmt::format("the call has not ended after {} s, and runs on", seconds);
   });
   return ended ? status : RINGSIDE_TIMED_OUT;
+}
+
+int ringside_work_source(const ringside_work* work) {
+  return work->call.source();
 }
 
 void ringside_work_free(ringside_work* work) {

@@ -159,6 +159,21 @@ ringside_status ringside_all_to_all(ringside_group* group, const void* input, vo
 /* Ends when every rank has called it. */
 ringside_status ringside_barrier(ringside_group* group, ringside_work** work);
 
+/* ---- Messages between two ranks
+ *
+ * They have connections of their own: they wait for no collective and not for each other, and two
+ * ranks that send to each other first do not deadlock. A message that nobody expects yet is kept
+ * by the receiver. A receive takes the first message with its tag; type and count must agree. */
+
+ringside_status ringside_send(ringside_group* group, const void* data, size_t count,
+                              ringside_type type, int to, int tag, ringside_work** work);
+
+enum { RINGSIDE_ANY_RANK = -1 };
+
+/* `from` may be RINGSIDE_ANY_RANK. */
+ringside_status ringside_recv(ringside_group* group, void* data, size_t count, ringside_type type,
+                              int from, int tag, ringside_work** work);
+
 /* ---- Work */
 
 /* 1 if the call has ended, successfully or not, otherwise 0. */
@@ -167,6 +182,9 @@ int ringside_work_done(const ringside_work* work);
 /* Waits until the call has ended, and returns its status; RINGSIDE_TIMED_OUT if it has not ended
  * after `seconds`, and then it runs on. With seconds < 0 it waits without a limit. */
 ringside_status ringside_work_wait(ringside_work* work, double seconds);
+
+/* The rank that sent the message, once a receive has ended; otherwise -1. */
+int ringside_work_source(const ringside_work* work);
 
 /* The call runs on. NULL is allowed. */
 void ringside_work_free(ringside_work* work);

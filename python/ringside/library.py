@@ -37,6 +37,8 @@ CALLS = {
     "scatter": "ppnii",
     "all_to_all": "ppnppi",
     "barrier": "",
+    "send": "pniii",
+    "recv": "pniii",
 }
 Check = ctypes.CFUNCTYPE(c_int)
 
@@ -75,6 +77,7 @@ def load_library():
     library.ringside_transport.restype = library.ringside_algorithm.restype = c_char_p
     library.ringside_algorithm.argtypes = [c_void_p, c_char_p, c_size_t, c_int]
     library.ringside_work_done.argtypes = library.ringside_work_free.argtypes = [c_void_p]
+    library.ringside_work_source.argtypes = [c_void_p]
     library.ringside_work_wait.argtypes = [c_void_p, c_double]
     library.ringside_work_free.restype = None
     library.ringside_check_while_waiting.argtypes = [Check]

@@ -39,7 +39,7 @@ FORWARDED = [
     "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced",
     "all_gather_single", "all_gather_single_coalesced", "reduce_scatter", "reduce_scatter_single",
     "reduce_scatter_single_coalesced", "gather", "scatter", "all_to_all_single", "alltoall",
-    "barrier", "monitored_barrier", "getBackendName", "setTimeout", "getSequenceNumberForGroup",
+    "barrier", "send", "recv", "recv_anysource", "monitored_barrier", "getBackendName", "setTimeout", "getSequenceNumberForGroup",
     "setSequenceNumberForGroup"
 ]
 groups = weakref.WeakSet()  # those that the end of the program closes
@@ -69,6 +69,7 @@ class Work(dist.Work):
         self.failure = None
         self.lock = threading.Lock()
         self.future = None
+        self.source = -1
 
     def is_completed(self):
         if self.handle is None:
@@ -88,7 +89,7 @@ class Work(dist.Work):
         return self.results
 
     def source_rank(self):
-        return -1
+        return self.source
 
     _source_rank = source_rank
 
@@ -126,6 +127,7 @@ class Work(dist.Work):
             if self.handle is None:
                 return
             try:
+                self.source = lib.library().ringside_work_source(self.handle)
                 lib.check(lib.library().ringside_work_wait(self.handle, 0.0))
                 if self.finish:
                     self.finish()
@@ -168,6 +170,7 @@ class ProcessGroup(dist.ProcessGroup):
         self.ranks, self.store, self.timeout = ranks, store, timeout
         self.name = self.desc = ""
         self.pending = deque()  # works in the order of their calls, until they have ended
+        self.messages = []  # that have not arrived yet
         self.lock = threading.RLock()
         self.completing = None  # works whose futures a thread completes
         self.completer = None
@@ -225,11 +228,12 @@ class ProcessGroup(dist.ProcessGroup):
         with self.lock:
             ranks, self.ranks = self.ranks, Closed(self.ranks)
             self._forget_ended()
-            if self.pending:
+            if self.pending or self.messages:
                 ranks.abort(f"rank {self.rank()} destroyed the group before its calls had ended")
-            for work in self.pending:
+            for work in (*self.pending, *self.messages):
                 work.is_completed()
             self.pending.clear()
+            self.messages.clear()
             if self.completing is not None:
                 self.completing.put(None)
                 self.completing = None
@@ -241,6 +245,8 @@ class ProcessGroup(dist.ProcessGroup):
         with self.lock:
             while self.pending and self.pending[0].is_completed():
                 self.pending.popleft()
+            if self.messages:
+                self.messages = [work for work in self.messages if not work.is_completed()]
 
     def _call(self, name, arguments, opts, tensors, result, finish=None):
         """Calls ringside_<name>. `tensors` own the memory of the arguments. `finish` runs when the
@@ -286,6 +292,18 @@ class ProcessGroup(dist.ProcessGroup):
                                                   args=(self.completing,), name="ringside futures")
                 self.completer.start()
             self.completing.put(work)
+
+    def _message(self, name, tensors, peer, tag, result, finish=None):
+        used = tensors[0]
+        with self.lock:
+            self.made += 1
+            self._forget_ended()
+            handle = c_void_p()
+            self._check(self.ranks.function(name)(self.ranks.handle, *self._moved(used), peer, tag,
+                                                  byref(handle)))
+            work = Work(self, name, handle, tensors, finish, result)
+            self.messages.append(work)
+        return work
 
     # ---- Buffers: what the library reads and writes, and how the result comes back
 
@@ -495,6 +513,23 @@ class ProcessGroup(dist.ProcessGroup):
     def barrier(self, opts=None):
         return self._call("barrier", (), opts, None, [])
 
+    def send(self, tensors, to, tag):
+        (tensor,) = tensors
+        require_cpu(tensor)
+        return self._message("send", [contiguous(tensor)], to, tag, tensors)
+
+    def recv(self, tensors, source, tag):
+        (tensor,) = tensors
+        require_cpu(tensor)
+        used = tensor if plain(tensor) else contiguous(tensor)
+        return self._message("recv", [used, tensor], source, tag, tensors,
+                             None if used is tensor else lambda: tensor.copy_(used))
+
+    def recv_anysource(self, tensors, tag):
+        return self.recv(tensors, -1, tag)
+
+    recvAnysource = recv_anysource
+
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """A barrier over the store, which knows who has come. The words are those of gloo."""
         timeout = self.timeout if timeout is None else timeout
@@ -531,7 +566,7 @@ class Inner(Backend):
         super().__init__(group.rank(), group.size())
         self.group = weakref.ref(group)
 
-    supports_splitting = False
+    supports_splitting = supports_coalescing = False
 
 
 def forwarded(name):

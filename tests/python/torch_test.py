@@ -247,6 +247,51 @@ def test_works_and_futures():
         on_ranks(works, size)
 
 
+def messages(rank, size, folder):
+    begin(rank, size, folder, seconds=20)
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for n in 1, 1_000_000:  # all send first
+        dist.send(torch.full((n,), float(rank)), right, tag=n)
+        received = torch.empty(n)
+        dist.recv(received, left, tag=n)
+        assert received.eq(left).all()
+    # With tags the order is that of the receiver; from any rank; of memory that is not contiguous
+    for tag in 1, 2:
+        dist.isend(torch.tensor([10 * rank + tag]), right, tag=tag)
+    for tag in 2, 1:
+        number = torch.empty(1, dtype=torch.int64)
+        assert dist.recv(number, None, tag=tag) == left and number.item() == 10 * left + tag
+    matrix = torch.zeros(3, 2)
+    ops = [dist.P2POp(dist.isend, torch.full((2, 3), float(rank)).t(), right),
+           dist.P2POp(dist.irecv, matrix.t(), left)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert matrix.eq(left).all()
+    # A receive that waits does not hold up a collective.
+    late = dist.irecv(number, left, tag=9)
+    dist.barrier()
+    dist.send(torch.tensor([rank]), right, tag=9)
+    late.wait()
+    assert number.item() == left
+    told = [rank, "x"] if rank == 0 else [None, None]
+    dist.broadcast_object_list(told, 0)
+    assert told == [0, "x"]
+    if rank == 0:
+        dist.send_object_list(["of", size], 1)
+    if rank == 1:
+        got = [None, None]
+        assert dist.recv_object_list(got, 0) == 0 and got == ["of", size]
+    if rank == 0:
+        expect_error("Timed out waiting 20ms for recv",
+                     lambda: dist.irecv(number, 1, tag=77).wait(timedelta(seconds=0.02)))
+    dist.barrier()
+
+
+def test_messages_between_two_ranks():
+    for size in SIZES:
+        on_ranks(messages, size)
+
+
 # ---- Groups
 
 def sub_groups(rank, size, folder):

@@ -115,6 +115,15 @@ static void collectives(void) {
   ringside_work_free(second);
   ringside_work_free(third);
 
+  const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  int to_right = 7 * rank, from_left = -1;
+  CHECK(ringside_send(group, &to_right, 1, RINGSIDE_INT32, right, 5, NULL) == RINGSIDE_OK);
+  CHECK(ringside_recv(group, &from_left, 1, RINGSIDE_INT32, RINGSIDE_ANY_RANK, 5, &first) ==
+        RINGSIDE_OK);
+  CHECK(ringside_work_wait(first, -1) == RINGSIDE_OK && from_left == 7 * left);
+  CHECK(ringside_work_source(first) == left);
+  ringside_work_free(first);
+
   CHECK(ringside_algorithm(group, "all_reduce", 10, RINGSIDE_FP32) != NULL);
   CHECK(ringside_algorithm(group, "all_around", 10, RINGSIDE_FP32) == NULL);
   ringside_close(group);
