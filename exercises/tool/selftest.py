@@ -17,6 +17,8 @@
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
+    selftest.py KIT class          60 submissions of five exercises in one run, one a fork bomb, one that fills the disk, one that never compiles: all others
+                                   have their points; prints the time
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
 import atexit
@@ -336,6 +338,53 @@ template <int M> struct Deep<0, M> { static constexpr int value = 1; };
 """
 
 
+def harmful_files(kit, exercise, student, submissions):
+    """The answer of a student to 16: right, and harmful if the student is one of HARMFUL."""
+    files = cut.student_files(kit.root, exercise, stub=False)
+    if harm := HARMFUL.get(student):
+        text = files["buckets.cpp"]
+        body = text.index("{", text.index("plan_buckets("))
+        harm = harm.replace("SUBMISSIONS", str(submissions)).replace("ROOT", str(kit.root))
+        files["buckets.cpp"] = "#include <filesystem>\n#include <fstream>\n#include <stdexcept>\n" + DEEP + text[:body + 1] + harm + text[body + 1:]
+    return files
+
+
+def class_run():
+    """Prints how long a class takes, and who has not the points that are due. Returns the exit status."""
+    kit, numbers, faults = kits.Kit(sys.argv[1]), ("00", "03", "04", "16", "18"), 0
+    exercises = [kit.find(each) for each in numbers]
+    students = [f"student{number:02}" for number in range(57)] + ["bomb", "endless", "filler"]
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        submissions, results = Path(folder, "submissions"), Path(folder, "results")
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", ",".join(numbers), "--kit", sys.argv[1]],
+                       check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        for student, exercise in itertools.product(students, exercises):
+            of_student = student if exercise["id"].startswith("16") else "nobody"
+            cut.write(harmful_files(kit, exercise, of_student, submissions), submissions / student / exercise["id"])
+        began = time.monotonic()
+        told = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key", "--out", results],
+                              capture_output=True, text=True)
+        seconds = time.monotonic() - began
+        if "does not allow" in told.stderr or "not allowed" in told.stderr:
+            print("SKIPPED: grading of harmful code, because this machine does not allow a sandbox", flush=True)
+            return 0
+        for student in students:
+            for result in json.loads((results / f"{student}.json").read_text())["exercises"]:
+                due = 0 if student in ("bomb", "endless") and result["id"].startswith("16") else result["max"]
+                if result["score"] != due and not (student == "filler" and result["id"].startswith("16")):
+                    faults += 1
+                    print(f"{student}, {result['id']}: {result['score']} of {result['max']} points, {due} are due: {described(result)[:300]}", flush=True)
+        if len((results / "grades.csv").read_text().splitlines()) != 1 + len(students):
+            faults += 1
+            print(f"grades.csv has not {len(students)} students", flush=True)
+        for student in ("bomb", "endless", "filler"):
+            result = next(each for each in json.loads((results / f"{student}.json").read_text())["exercises"] if each["id"].startswith("16"))
+            print(f"{student}: {result['status']} after {result['seconds']:.0f} s: {described(result)[:150]}")
+    print(f"class: {len(students)} submissions of {len(exercises)} exercises in {seconds:.0f} s on {os.cpu_count()} cores, {faults or 'no'} faults")
+    return 1 if faults else 0
+
+
 def grading():
     """A class in which one forks without end, one fills the disk, one looks around, one never compiles: the others have their
     points, in every format, and nothing stays behind."""
@@ -347,13 +396,7 @@ def grading():
                        check=True, stdout=subprocess.DEVNULL)
         Path(folder, "key").write_text("0123456789abcdef")
         for student in ("alice", *HARMFUL, "zoe"):
-            files = cut.student_files(kit.root, exercise, stub=False)
-            if harm := HARMFUL.get(student):
-                text = files["buckets.cpp"]
-                body = text.index("{", text.index("plan_buckets("))
-                harm = harm.replace("SUBMISSIONS", str(submissions)).replace("ROOT", str(kit.root))
-                files["buckets.cpp"] = "#include <filesystem>\n#include <fstream>\n#include <stdexcept>\n" + DEEP + text[:body + 1] + harm + text[body + 1:]
-            cut.write(files, submissions / student / exercise["id"])
+            cut.write(harmful_files(kit, exercise, student, submissions), submissions / student / exercise["id"])
         told = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key",
                                "--out", results, "--format", "gradescope,junit,actions"], capture_output=True, text=True)
         if "does not allow" in told.stderr or "not allowed" in told.stderr:
@@ -534,8 +577,8 @@ def told(proof, kit, exercise):
 
 
 def main():
-    if sys.argv[2] in ("clinic", "own"):
-        return {"clinic": clinic, "own": own_exercise}[sys.argv[2]]()
+    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run}.get(sys.argv[2]):
+        return alone()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "variants": variants, "kernels": kernels, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks}[sys.argv[2]]
