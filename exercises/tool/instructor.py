@@ -1,15 +1,19 @@
 """The instructor's tool, exercises/ringside-exercises:
 
-    export DIR [--exercises 01,15] [--from FOLDER] [--self-study] [--lang en,zh] [--build FOLDER]
-        writes a course that students unpack: starters, the tool, headers, libraries, judges; with --self-study
-        also solutions and the whole reference; with --from also exercises of your own
+    export DIR [--exercises 01,15] [--from FOLDER] [--self-study]
+               [--lang en,zh] [--build FOLDER]
+        writes a course that students unpack: starters, the tool, headers,
+        libraries, judges; with --self-study also solutions and the whole
+        reference; with --from also exercises of your own
     new 40-my-exercise --from FOLDER [--lang en,zh]
-        writes the files of an exercise of your own, with FILL IN wherever something is missing
+        writes the files of an exercise of your own, with FILL IN wherever
+        something is missing
     check 40 --from FOLDER [--build FOLDER]
         proves an exercise of your own, and says what is still missing
-    grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only] [--jobs N]
-                      [--format gradescope,classroom50,junit,actions]
-        checks a folder of submissions (a folder or .tar.gz for each student), each in a sandbox
+    grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only]
+          [--jobs N] [--format gradescope,classroom50,junit,actions]
+        checks a folder of submissions (a folder or .tar.gz for each student),
+        each in a sandbox
     summary RESULTS
         what the class got wrong, by the names of the wrong answers
 """
