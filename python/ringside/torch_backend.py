@@ -703,11 +703,6 @@ def create(opts, _backend_options=None):
 
 def use_for_gloo():
     """RINGSIDE_AS_GLOO=1: a program that asks for gloo gets ringside."""
-    plugins = dist.Backend._plugins
-    if "GLOO" in plugins:  # as in torch 2.15
-        plugins["GLOO"] = plugins["RINGSIDE"]
-        return
-
     def replaced(backend):
         if backend is None and not torch.cuda.is_available():
             return "ringside"
