@@ -18,7 +18,7 @@ Label::Label(std::string_view name) {
   }
 }
 
-std::string describe(const Call& call) {
+std::string describe(const Call& call, const RankNames& names) {
   // A call from another rank may hold any values: those without a name are shown as numbers.
   if (call.collective > Collective::point_to_point)
     return fmt::format("collective {} of {}", static_cast<int>(call.collective), call.count);
@@ -26,7 +26,7 @@ std::string describe(const Call& call) {
       call.label.view().empty() ? "" : fmt::format(" for {}", printable_line(call.label.view()));
   if (call.collective == Collective::point_to_point)
     return fmt::format("send/recv of {} {} from rank {} to rank {}{}", call.count,
-                       name_of(call.type), call.root, call.peer, label);
+                       name_of(call.type), names(call.root), names(call.peer), label);
   const Algorithm* const known = algorithm_numbered(call.algorithm);
   const auto algorithm =
       known ? std::string(known->name) : fmt::format("algorithm {}", call.algorithm);
@@ -40,7 +40,7 @@ std::string describe(const Call& call) {
     const bool towards_root =
         call.collective == Collective::reduce || call.collective == Collective::gather;
     if (has_root(call.collective))
-      text += fmt::format(" {} rank {}", towards_root ? "to" : "from", call.root);
+      text += fmt::format(" {} rank {}", towards_root ? "to" : "from", names(call.root));
     text += reduces(call.collective) ? fmt::format(" ({}, {})", name_of(call.reduce), algorithm)
                                      : fmt::format(" ({})", algorithm);
   }

@@ -8,6 +8,7 @@
 
 #include "collectives/algorithms/collective.hpp"
 #include "collectives/data_type.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 
@@ -43,6 +44,6 @@ struct Call {
 static_assert(sizeof(Call) == 64, "the layout is a part of the wire format");
 
 // "all_reduce of 1000 fp32 (sum, ring)", and " for model.norm.weight" if the call has a label.
-std::string describe(const Call& call);
+std::string describe(const Call& call, const RankNames& names = {});
 
 }  // namespace ringside::collectives

@@ -6,22 +6,18 @@
 
 namespace ringside::collectives {
 
-// The ranks are in calls of different numbers. The first mismatch may be in an earlier call.
-class OutOfStep : public Error {
- public:
-  using Error::Error;
-};
-
 // Whether equal numbers mean the same call: all ranks count their collectives together, but each
 // pair of ranks counts its sends on its own.
 bool numbered_alike(const Call& a, const Call& b);
 
 // "the ranks disagree: ...", with both calls and what to do.
 std::string describe_mismatch(int self, std::uint64_t our_sequence, const Call& ours, int peer,
-                              std::uint64_t their_sequence, const Call& theirs);
+                              std::uint64_t their_sequence, const Call& theirs,
+                              const RankNames& names);
 
 // Throws Error, with both calls in its text, unless rank `self` and rank `peer` make the same call
 // number `sequence`.
-void check_call(std::uint64_t sequence, const Call& ours, const Call& theirs, int self, int peer);
+void check_call(std::uint64_t sequence, const Call& ours, const Call& theirs, int self, int peer,
+                const RankNames& names = {});
 
 }  // namespace ringside::collectives

@@ -45,6 +45,11 @@ class HostAndDevice final : public Backend {
             host.payload_bytes_sent + device.payload_bytes_sent};
   }
 
+  void set_names(const RankNames& names) override {
+    host_->set_names(names);
+    device_->set_names(names);
+  }
+
   Endpoint listen() override { return host_->listen(); }
   std::unique_ptr<Backend> connect_sub_group(const std::string& sub_group, int rank,
                                              const std::vector<Endpoint>& members) override {

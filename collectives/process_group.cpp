@@ -199,8 +199,8 @@ struct ProcessGroup::State {
   CallQueue calls;
   AlgorithmSelection algorithms;
   CallHistory made;
-  std::string name;               // of a sub-group: "split2.color0@2,3"
-  std::vector<int> ranks_of_job;  // [rank of this sub-group]; empty: this group is the job
+  std::string name;  // of a sub-group: "split2.color0@2,3"
+  RankNames names;
   int splits = 0;
   DeviceCalls device;  // for sub-groups
 };
@@ -292,17 +292,26 @@ ProcessGroup ProcessGroup::split(int color, int key) {
       static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
 
   // The name ends with the members' ranks in the job, so that an error can be read without it.
-  for (int& r : members)
-    if (!state_->ranks_of_job.empty()) r = state_->ranks_of_job[static_cast<std::size_t>(r)];
+  const RankNames names = state_->names.of(members);
+  for (int& r : members) r = state_->names.in_job(r);
   const std::string outer = state_->name.substr(0, state_->name.find('@'));
   const auto name = fmt::format("{}{}split{}.color{}@{}", outer, outer.empty() ? "" : ".",
                                 ++state_->splits, color, fmt::join(members, ","));
   ProcessGroup group(state_->calls.backend().connect_sub_group(name, my_rank, endpoints),
                      state_->algorithms);
   group.state_->name = name;
-  group.state_->ranks_of_job = std::move(members);
+  group.set_names(names);
   group.use_device(state_->device);
   return group;
+}
+
+void ProcessGroup::set_mesh(std::string_view mesh) {
+  set_names(state_->names.in_mesh(mesh));
+}
+
+void ProcessGroup::set_names(const RankNames& names) {
+  state_->names = names;
+  state_->calls.backend().set_names(names);
 }
 
 void ProcessGroup::use_device(DeviceCalls device) {
@@ -334,13 +343,9 @@ std::size_t ProcessGroup::block_begin(std::size_t count, int r) const {
 void ProcessGroup::finish() {
   const CallHistory ours = state_->made;
   const auto made = values_of_all_ranks(*this, ours, "the calls of all ranks");
-  const auto& of_job = state_->ranks_of_job;
-  const auto in_job = [&](int r) {
-    return of_job.empty() ? r : of_job[static_cast<std::size_t>(r)];
-  };
   for (int r = 0; r < size(); ++r)
     if (const auto number = ours.first_difference(made[r]))
-      check_call(*number, ours.at(*number), made[r].at(*number), in_job(rank()), in_job(r));
+      check_call(*number, ours.at(*number), made[r].at(*number), rank(), r, state_->names);
 }
 
 void ProcessGroup::abort(const std::string& cause) noexcept {

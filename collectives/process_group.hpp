@@ -20,6 +20,7 @@ namespace ringside::collectives {
 
 class AlgorithmSelection;
 class Backend;
+class RankNames;
 class Work;
 enum class Collective : std::uint8_t;
 struct Algorithm;
@@ -136,6 +137,11 @@ class ProcessGroup {
   // Throws Error if the backend has no sub-groups (gloo, mpi) or a member does not connect in time.
   ProcessGroup split(int color, int key = 0);
 
+  // From the next call on, errors name each rank with its coordinates in a mesh of the whole job,
+  // "dp=2,tp=4", whose last axis varies fastest. New sub-groups do so too. No call may be under
+  // way.
+  void set_mesh(std::string_view mesh);
+
   // From the next call on, makes calls on memory of a device (device_calls.hpp), here and in new
   // sub-groups. No call may be under way. If it throws, the group is unchanged.
   void use_device(DeviceCalls device);
@@ -155,6 +161,8 @@ class ProcessGroup {
 
  private:
   friend class Messages;  // messages.hpp
+  void set_names(const RankNames& names);
+
   struct State;
   std::unique_ptr<State> state_;
 };

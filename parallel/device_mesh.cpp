@@ -9,8 +9,10 @@ using collectives::ProcessGroup;
 
 namespace {
 
-const MeshShape& checked(const MeshShape& shape, int ranks) {
-  shape.require_ranks(ranks);
+// Before the groups are made, so that sentences about them name coordinates.
+const MeshShape& announced(const MeshShape& shape, ProcessGroup& world) {
+  shape.require_ranks(world.size());
+  if (!shape.axes().empty()) world.set_mesh(shape.text());
   return shape;
 }
 
@@ -26,7 +28,7 @@ std::map<std::vector<Axis>, ProcessGroup> groups_of(const MeshShape& shape, Proc
 
 DeviceMesh::DeviceMesh(ProcessGroup& world, const MeshShape& shape)
     : world_(world),
-      shape_(checked(shape, world.size())),
+      shape_(announced(shape, world)),
       groups_(groups_of(shape, world)),
       model_(world.split(shape.model_members(world.rank()).front())) {}
 

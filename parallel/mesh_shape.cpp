@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/text/coordinates.hpp"
 #include "base/text/words.hpp"
 #include "parallel/grid.hpp"
 
@@ -152,9 +153,13 @@ std::vector<Axis> MeshShape::axes() const {
   return axes;
 }
 
-int MeshShape::coordinate(int rank, Axis axis) const {
+void MeshShape::require_rank(int rank) const {
   require(rank >= 0 && rank < ranks(), "the mesh {} has the ranks 0 to {}, not {}", text(),
           ranks() - 1, rank);
+}
+
+int MeshShape::coordinate(int rank, Axis axis) const {
+  require_rank(rank);
   return coordinates(sizes(), rank)[index(axis)];
 }
 
@@ -197,11 +202,8 @@ std::string MeshShape::text() const {
 }
 
 std::string MeshShape::describe(int rank) const {
-  std::string text;
-  for (const Extent& extent : extents_)
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name_of(extent.axis),
-                        coordinate(rank, extent.axis));
-  return text;
+  require_rank(rank);
+  return coordinates_in_words(text(), rank);
 }
 
 }  // namespace ringside::parallel

@@ -97,6 +97,8 @@ class MeshShape {
   bool operator==(const MeshShape&) const = default;
 
  private:
+  void require_rank(int rank) const;
+
   struct Extent {
     Axis axis;
     int size;

@@ -26,6 +26,9 @@ bool is_debugged() {
 void let_idle_threads_sleep() {
   if (environment("OMP_WAIT_POLICY") || environment("GOMP_SPINCOUNT") || is_debugged()) return;
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
+  // Products use our own threads. OpenBLAS would start some for each rank when it is loaded, and
+  // end the process where a limit (ulimit -u) does not allow them.
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
   std::vector<std::string> command = own_command();
   ::execv(command.front().c_str(), exec_arguments(command).data());
 }

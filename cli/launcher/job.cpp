@@ -27,7 +27,9 @@ std::optional<siginfo_t> end_of(pid_t pid) {
 }  // namespace
 
 Job::Job(const LaunchOptions& options)
-    : options_(options), rendezvous_(choose_rendezvous_address(options)), reaper_(options.ranks) {}
+    : options_(options),
+      rendezvous_(choose_rendezvous_address(options)),
+      reaper_(options.ranks, flights_.path().value_or("")) {}
 
 Job::~Job() {
   for (auto& rank : ranks_) {
@@ -132,10 +134,15 @@ void Job::escalate() {
     return;
   }
   std::vector<int> late;
-  for (const auto& rank : ranks_)
-    if (rank.running) late.push_back(rank.number);
+  std::vector<std::string> names;
+  for (const auto& rank : ranks_) {
+    if (!rank.running) continue;
+    late.push_back(rank.number);
+    names.push_back(name_of(rank));
+  }
   if (!late.empty() && waited > 0 && !lost_reader_)
-    print(fmt::format("still running after {:g} s: {}; sending {}", waited, ranks_in_words(late),
+    print(fmt::format("still running after {:g} s: {}; sending {}", waited,
+                      options_.place ? enumerate(names) : ranks_in_words(late),
                       name_of_signal(signal)));
   send_to_all(signal);
   next_signal_ = signal == SIGTERM ? SIGKILL : give_up;
@@ -234,8 +241,10 @@ void Job::read_failures() {
     for (Rank& rank : ranks_) {
       const bool wrote =
           head.pid == rank.pid || (head.group[0] == '\0' && head.rank == rank.number);
-      if (wrote && (rank.failed_at == 0 || head.written_ns < rank.failed_at))
+      if (wrote && (rank.failed_at == 0 || head.written_ns < rank.failed_at)) {
         rank.failed_at = head.written_ns;
+        rank.blamed = head.blamed;
+      }
     }
 }
 
@@ -255,9 +264,11 @@ const Job::Rank* Job::find_suspect() const {
 // dies slowly, or has given up first, but has more to do before it ends. So the launcher waits for
 // these before it names anybody: SIGCHLD wakes it.
 bool Job::knows_culprit(const Rank& suspect) const {
+  const Rank& cause = cause_of(suspect);
+  const bool waited = &cause != &suspect;  // the others, which wait as well, soon tell for whom
   const auto may_be_the_cause = [&](const Rank& rank) {
     const bool failed_before = rank.failed_at != 0 && rank.failed_at < suspect.failed_at;
-    return rank.running && (failed_before || is_dying(rank.pid));
+    return rank.running && (failed_before || is_dying(rank.pid) || (waited && &rank != &cause));
   };
   return was_killed(suspect.end) || deadline_->expired() ||
          std::none_of(ranks_.begin(), ranks_.end(), may_be_the_cause);
@@ -278,10 +289,31 @@ void Job::reap(Rank& rank) {
   }
 }
 
+std::string Job::name_of(const Rank& rank) const {
+  return options_.place ? fmt::format("rank {} ({})", rank.number, options_.place(rank.number))
+                        : fmt::format("rank {}", rank.number);
+}
+
+// Follows the records from each rank to the one that it blames: a rank that waited too long for
+// another one is not the cause, and in a mesh that one may have waited for a third. A rank that is
+// stopped or stuck is the end of such a chain.
+const Job::Rank& Job::cause_of(const Rank& suspect) const {
+  const Rank* cause = &suspect;
+  for (std::size_t hops = 0; hops < ranks_.size(); ++hops) {
+    const auto next = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+      return rank.number == cause->blamed && (rank.running || rank.failed_at != 0);
+    });
+    if (next == ranks_.end()) break;
+    cause = &*next;
+  }
+  return *cause;
+}
+
 void Job::report_failure(const Rank& culprit) {
-  const int rank = culprit.number;
-  const std::string place = options_.place ? fmt::format(" ({})", options_.place(rank)) : "";
-  print(fmt::format("rank {}{} {}", rank, place, in_words(culprit.end)));
+  const Rank& cause = cause_of(culprit);
+  const std::string end = fmt::format("{} {}", name_of(culprit), in_words(culprit.end));
+  const bool is_stuck = cause.running && cause.failed_at == 0;
+  print(is_stuck ? fmt::format("{} does not answer, so {}", name_of(cause), end) : end);
   exit_code_ = exit_code_of(culprit.end);
   failed_ = true;
   ending_ = true;

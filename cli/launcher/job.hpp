@@ -47,6 +47,7 @@ class Job {
     bool bare = false;           // it writes to the launcher's own stdout and stderr
     siginfo_t end = {};          // how it ended, once it does not run
     std::int64_t failed_at = 0;  // by its flight record, in ns since 1970; 0: it has left none
+    int blamed = -1;             // by that record: the rank that the failure is about
   };
 
   void start(int local_rank);
@@ -72,6 +73,8 @@ class Job {
   const Rank* find_suspect() const;
   bool knows_culprit(const Rank& suspect) const;
   void report_failure(const Rank& culprit);
+  const Rank& cause_of(const Rank& suspect) const;
+  std::string name_of(const Rank& rank) const;
   void report_flight_records();
 
   void print(const std::string& sentence);

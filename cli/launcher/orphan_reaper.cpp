@@ -10,9 +10,19 @@
 namespace ringside::cli {
 namespace {
 
+// A rank that is killed in the middle of a write ends when that is done. For at most a second.
+void wait_for_end_of(const std::vector<pid_t>& groups) {
+  for (int tries = 0; tries < 100; ++tries) {
+    const bool all_gone = std::all_of(groups.begin(), groups.end(),
+                                      [](pid_t group) { return ::kill(-group, 0) != 0; });
+    if (all_gone) return;
+    ::usleep(10'000);
+  }
+}
+
 // The helper process. The parent may have had threads when it forked, so this must not allocate:
 // `groups` has room for every rank.
-[[noreturn]] void run_reaper(int pipe, std::vector<pid_t>& groups) {
+[[noreturn]] void run_reaper(int pipe, std::vector<pid_t>& groups, const char* flights) {
   ::setpgid(0, 0);  // Ctrl-C at the terminal is for the launcher
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   ::prctl(PR_SET_NAME, "ringside-reaper");
@@ -28,6 +38,10 @@ namespace {
     }
   }
   for (const pid_t group : groups) ::kill(-group, SIGKILL);
+  if (!groups.empty() && *flights != '\0') {
+    wait_for_end_of(groups);
+    ::execl("/bin/rm", "rm", "-rf", "--", flights, static_cast<char*>(nullptr));
+  }
   ::_exit(0);
 }
 
@@ -40,7 +54,7 @@ void redirect_standard_streams() {
 
 }  // namespace
 
-OrphanReaper::OrphanReaper(int ranks) {
+OrphanReaper::OrphanReaper(int ranks, const std::string& flights) {
   auto [read_end, write_end] = make_pipe();
   std::vector<pid_t> groups;
   groups.reserve(static_cast<std::size_t>(ranks));
@@ -49,7 +63,7 @@ OrphanReaper::OrphanReaper(int ranks) {
   if (pid_ == 0) {
     write_end.close();
     redirect_standard_streams();
-    run_reaper(read_end.get(), groups);
+    run_reaper(read_end.get(), groups, flights.c_str());
   }
   pipe_ = std::move(write_end);
 }

@@ -4,7 +4,11 @@
 // for example, the Python under a shell script. The reaper keeps a list of the process groups of
 // all ranks, and reads a pipe of which only the launcher holds the write end. When the launcher
 // ends, for whatever reason, the pipe ends too: the reaper kills the groups on its list and exits.
+// If there were any, the launcher was killed: then the reaper also removes the folder of the flight
+// records, of which nobody will hear.
 #pragma once
+
+#include <string>
 
 #include <sys/types.h>
 
@@ -14,7 +18,8 @@ namespace ringside::cli {
 
 class OrphanReaper {
  public:
-  explicit OrphanReaper(int ranks);
+  // `flights`: that folder; empty: none.
+  OrphanReaper(int ranks, const std::string& flights);
   ~OrphanReaper();  // ends the helper process, which first kills every group still on its list
   OrphanReaper(const OrphanReaper&) = delete;
   OrphanReaper& operator=(const OrphanReaper&) = delete;

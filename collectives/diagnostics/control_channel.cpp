@@ -46,9 +46,9 @@ void ControlChannel::explain(int peer, const std::string& symptom) {
   if (peers_[peer].said_goodbye)
     throw RankFailure(peer,
                       fmt::format("rank {} has left the group, and rank {} still waits for it",
-                                  in_job(peer), in_job(rank_)));
+                                  names_(peer), names_(rank_)));
   throw RankFailure(peer,
-                    fmt::format("the connection to rank {} broke: {}", in_job(peer), symptom));
+                    fmt::format("the connection to rank {} broke: {}", names_(peer), symptom));
 }
 
 void ControlChannel::abort(const RankFailure& cause) noexcept {
@@ -91,7 +91,7 @@ void ControlChannel::accept(int r, const ControlMessage& message) {
     const std::string cause = printable_line(message.text);
     if (!failure_)
       failure_ =
-          RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, in_job(r)), cause);
+          RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, names_(r)), cause);
     return;
   }
   if (message.kind == ControlMessage::goodbye) peer.said_goodbye = true;
@@ -107,7 +107,7 @@ void ControlChannel::lost(int peer) {
     note_failure(peer,
                  fmt::format("rank {} is gone: its connection closed without a goodbye, as when a "
                              "process is killed or crashes",
-                             in_job(peer)));
+                             names_(peer)));
 }
 
 void ControlChannel::note_failure(int peer, const std::string& sentence) {

@@ -37,10 +37,9 @@ struct Position {
 
 class ControlChannel {
  public:
-  // In a sub-group, ranks count from 0; sentences name a rank by its number in the job. Without
-  // this call, the group is the job. Call it before any other function.
-  void set_ranks_of_job(std::vector<int> ranks) { ranks_of_job_ = std::move(ranks); }
-  int in_job(int r) const { return ranks_of_job_.empty() || r < 0 ? r : ranks_of_job_.at(r); }
+  // How the sentences name this group's ranks. Without this call, the group is the job.
+  void set_names(RankNames names) { names_ = std::move(names); }
+  const RankNames& names() const { return names_; }
 
   // For how long at most a rank waits for its transport before it asks the control channel.
   static constexpr Seconds poll_interval{0.05};
@@ -105,7 +104,7 @@ class ControlChannel {
   int rank_;
   std::vector<Peer> peers_;              // [rank]
   std::vector<std::int64_t> processes_;  // [rank]
-  std::vector<int> ranks_of_job_;        // [rank]; empty: the group is the job
+  RankNames names_;
   CallHistory history_;
   std::optional<RankFailure> failure_;  // the first that this rank has heard of
   bool gave_up_ = false;

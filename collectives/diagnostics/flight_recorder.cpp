@@ -97,13 +97,13 @@ std::string sub_group_in_words(std::string_view full) {
 FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& folder,
                                std::string_view full_group)
     : folder_(folder.string()) {
-  const std::string group = shortened(full_group);
   header_.rank = rank;
   header_.size = size;
   header_.pid = ::getpid();
   header_.entries = capacity;
-  group.copy(header_.group, sizeof header_.group - 1);
+  full_group.copy(header_.group, sizeof header_.group - 1);
   if (folder_.empty()) return;
+  const std::string group = shortened(full_group);
   file_ = (folder / fmt::format("{}{}{}.flight", group, group.empty() ? "" : ".", rank)).string();
   add_recorder(this);
 }
@@ -122,8 +122,13 @@ void FlightRecorder::end(FlightEntry::State state) {
   if (state == FlightEntry::failed) now().failed_ns = now_ns();
 }
 
-void FlightRecorder::write(const char* cause) noexcept {
+void FlightRecorder::set_mesh(std::string_view mesh) {
+  mesh.copy(header_.mesh, sizeof header_.mesh - 1);
+}
+
+void FlightRecorder::write(const char* cause, int blamed) noexcept {
   if (!failed_.load()) {
+    header_.blamed = blamed;
     header_.written_ns = now_ns();
     std::strncpy(header_.cause, cause, sizeof header_.cause - 1);
     failed_.store(true);

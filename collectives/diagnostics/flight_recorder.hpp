@@ -34,14 +34,16 @@ struct FlightEntry {
 };
 
 struct FlightHeader {
-  static constexpr std::uint64_t expected_magic = 0x32544c4653474e52;  // "RNGSFLT2"
+  static constexpr std::uint64_t expected_magic = 0x33544c4653474e52;  // "RNGSFLT3"
   std::uint64_t magic = expected_magic;
   std::int32_t rank = 0, size = 1;
   std::int32_t pid = 0;
   std::uint32_t entries = 0;    // how many entries follow, in no particular order
   std::int64_t written_ns = 0;  // since 1970
-  char cause[512] = {};         // why the file was written, in the words of this rank
-  char group[64] = {};          // the name of a sub-group; empty: all ranks of the job
+  std::int32_t blamed = -1;     // the rank of the job that the cause is about; -1: none is known
+  char cause[1024] = {};        // why the file was written, in the words of this rank
+  char group[1020] = {};        // the name of a sub-group; empty: all ranks of the job
+  char mesh[64] = {};           // "dp=2,tp=4"; empty: the job is no mesh
 };
 
 // In a sub-group ranks count from 0, so its name lists its members' ranks in the job:
@@ -64,9 +66,12 @@ class FlightRecorder {
   FlightEntry& begin(std::uint64_t sequence, const Call& call, std::uint32_t steps = 0);
   void end(FlightEntry::State state);
 
+  // Of the job, "dp=2,tp=4".
+  void set_mesh(std::string_view mesh);
+
   // Writes the file after a failure. The first cause stays, also if the file is written again;
-  // `cause` is cut to the length of the header's field.
-  void write(const char* cause) noexcept;
+  // `cause` is cut to the length of the header's field. `blamed` is a rank of the job, or -1.
+  void write(const char* cause, int blamed = -1) noexcept;
 
   // Writes the file at the request of a user. Safe in a signal handler on any thread; an entry that
   // changes at that moment may be inconsistent.
@@ -93,8 +98,8 @@ struct Flight {
 // which is not a flight recorder's, or is cut off.
 std::vector<Flight> read_flights(const std::filesystem::path& folder);
 
-// What happened, in words: a line for each rank, then a paragraph that says which rank diverged or
-// stopped, and where.
+// What happened, in words: a paragraph that says which rank diverged or stopped, and where; then a
+// line for each rank, and for each rank of the sub-groups in which a call was under way.
 std::string postmortem(const std::vector<Flight>& flights);
 
 }  // namespace ringside::collectives

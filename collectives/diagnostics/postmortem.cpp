@@ -6,12 +6,15 @@
 #include "base/error.hpp"
 #include "base/text/words.hpp"
 #include "collectives/diagnostics/diagnosis.hpp"
+#include "collectives/diagnostics/live_view.hpp"
 #include "collectives/diagnostics/torch_flights.hpp"
 
 namespace ringside::collectives {
 namespace {
 
 constexpr std::int32_t most_ranks = 1 << 20;  // a damaged header may name any number
+
+}  // namespace
 
 Flight read_flight(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -28,6 +31,7 @@ Flight read_flight(const std::filesystem::path& path) {
       "{} is not a flight recorder's file, or is cut off, or is of another version", path.string());
   header.cause[sizeof header.cause - 1] = '\0';
   header.group[sizeof header.group - 1] = '\0';
+  header.mesh[sizeof header.mesh - 1] = '\0';
   flight.entries.resize(header.entries);
   std::memcpy(flight.entries.data(), bytes.data() + sizeof header,
               header.entries * sizeof(FlightEntry));
@@ -38,16 +42,53 @@ Flight read_flight(const std::filesystem::path& path) {
   return flight;
 }
 
-// Such a record does not say when and why it was written, nor the progress of a call.
-bool is_of_torch(const Flight& flight) {
-  return flight.header.written_ns == 0;
+RankNames names_in(const FlightHeader& header) {
+  std::vector<int> ranks = ranks_of_sub_group(header.group);
+  if (header.group[0] == '\0') return RankNames({}, header.mesh);
+  if (ranks.size() != static_cast<std::size_t>(header.size)) return RankNames();
+  return RankNames(std::move(ranks), header.mesh);
 }
 
-std::string line_of(const Flight& flight) {
-  const std::string who = fmt::format("rank {:<3} ", flight.header.rank);
+namespace {
+
+// Such a record does not say when and why it was written, nor the progress of a call.
+bool is_of_torch(const FlightHeader& header) { return header.written_ns == 0; }
+
+// The records of one group, in the order of ranks, and its ranks' names.
+struct Group {
+  std::vector<Flight> flights;
+  RankNames names;
+
+  const FlightHeader& first_to_write() const {
+    return std::min_element(flights.begin(), flights.end(),
+                            [](const Flight& a, const Flight& b) {
+                              return a.header.written_ns < b.header.written_ns;
+                            })
+        ->header;
+  }
+};
+
+bool in_a_call(const Flight& flight) {
+  return !flight.entries.empty() && flight.entries.back().state != FlightEntry::done;
+}
+
+std::vector<Group> groups_of(const std::vector<Flight>& flights) {
+  std::vector<Group> groups;
+  for (const Flight& flight : flights) {
+    const FlightHeader& header = flight.header;
+    if (groups.empty() || std::string_view(groups.back().first_to_write().group) != header.group) {
+      groups.push_back({{}, names_in(header)});
+    }
+    groups.back().flights.push_back(flight);
+  }
+  return groups;
+}
+
+std::string line_of(const Flight& flight, const RankNames& names) {
+  const std::string who = fmt::format("rank {:<3} ", names(flight.header.rank));
   if (flight.entries.empty()) return who + "had made no call";
   const FlightEntry& last = flight.entries.back();
-  const auto what = fmt::format("call #{}, {}", last.sequence, describe(last.call));
+  const auto what = fmt::format("call #{}, {}", last.sequence, describe(last.call, names));
   if (last.state == FlightEntry::done)
     return fmt::format("{}had ended {}, and was in no call", who, what);
   const auto until =
@@ -55,64 +96,87 @@ std::string line_of(const Flight& flight) {
   const double seconds = (until - static_cast<double>(last.began_ns)) * 1e-9;
   return fmt::format(
       "{}{} {}{}{}", who, last.state == FlightEntry::failed ? "failed in" : "was in", what,
-      is_of_torch(flight)
+      is_of_torch(flight.header)
           ? ""
           : fmt::format(" for {:.1f} s: step {} of {}, {} bytes received", seconds,
                         std::min(last.step + 1, last.steps), last.steps, last.bytes_received),
-      last.waiting_for >= 0 ? fmt::format(", waiting for rank {}", last.waiting_for) : "");
+      last.waiting_for >= 0 ? fmt::format(", waiting for rank {}", names(last.waiting_for)) : "");
 }
 
-std::string in_words(const Divergence& found) {
+std::string in_words(const Divergence& found, const RankNames& names) {
   std::string text = fmt::format("The ranks diverged at call #{}:", found.sequence);
   for (const auto& [call, ranks] : found.made)
-    text += fmt::format("\n  {} made {}", ranks_in_words(ranks), call);
+    text += fmt::format("\n  {} made {}", names.enumerate(ranks), call);
   return text + "\nEvery rank must make the same calls in the same order.";
 }
 
-std::string in_words(const Laggards& found) {
+std::string in_words(const Laggards& found, const RankNames& names) {
   return fmt::format(
       "All made the same calls, but {} had not come to call #{}, in which the others wait: look at "
       "what {} did after the call before it.",
-      ranks_in_words(found.ranks), found.sequence, found.ranks.size() == 1 ? "it" : "they");
+      names.enumerate(found.ranks), found.sequence, found.ranks.size() == 1 ? "it" : "they");
 }
 
 // Of ranks that wait for each other's messages.
-std::string circle_in_words(const std::vector<int>& ranks) {
+std::string circle_in_words(const std::vector<int>& ranks, const RankNames& names) {
   std::string text = "Ranks wait for each other in a circle: ";
   for (std::size_t i = 0; i < ranks.size(); ++i)
-    text += fmt::format("{}rank {} for rank {}", i == 0 ? "" : ", ", ranks[i],
-                        ranks[(i + 1) % ranks.size()]);
+    text += fmt::format("{}rank {} for rank {}", i == 0 ? "" : ", ", names(ranks[i]),
+                        names(ranks[(i + 1) % ranks.size()]));
   return text + ". One of them must send before it receives.";
 }
 
-std::string verdict_of(const std::vector<Flight>& flights, const std::vector<int>& absent) {
-  if (const auto found = divergence(flights)) return in_words(*found);
-  if (const auto ranks = circle(flights); !ranks.empty()) return circle_in_words(ranks);
-  const auto late = laggards(flights);
-  if (absent.empty())
-    return late ? in_words(*late) : "All ranks made the same calls and had come equally far.";
-  // The cause may be a rank that died while the late ones were on their way to the call.
-  return fmt::format("{} look at {}.",
-                     late ? in_words(*late) + " Or the cause is a rank that left no record:"
-                          : "All that left a record made the same calls:",
-                     ranks_in_words(absent));
+// What is certain: ranks that made different calls, or wait in a circle.
+std::string mistake_in(const Group& group) {
+  if (const auto found = divergence(group.flights)) return in_words(*found, group.names);
+  const auto ranks = circle(group.flights);
+  return ranks.empty() ? "" : circle_in_words(ranks, group.names);
 }
 
-// `flights` are those of one group, in the order of ranks.
-std::string postmortem_of_group(const std::vector<Flight>& flights) {
+// Ranks for which the others wait: late ones that are not themselves in a call of another group
+// (`waiting`, by their numbers in the job), and those without a record.
+std::string lack_in(const Group& group, const std::vector<int>& waiting) {
+  auto late = laggards(group.flights);
+  if (late)
+    std::erase_if(late->ranks, [&](int r) {
+      return std::find(waiting.begin(), waiting.end(), group.names.in_job(r)) != waiting.end();
+    });
+  if (late && late->ranks.empty()) late.reset();
+  const std::vector<int> absent = without_record(group.flights);
+  if (absent.empty()) return late ? in_words(*late, group.names) : "";
+  // The cause may be a rank that died while the late ones were on their way to the call.
+  return fmt::format(
+      "{} look at {}.",
+      late ? in_words(*late, group.names) + " Or the cause is a rank that left no record:"
+           : "All that left a record made the same calls:",
+      group.names.enumerate(absent));
+}
+
+std::string verdict_of(const std::vector<const Group*>& in_order_of_failure) {
+  std::vector<int> waiting;
+  for (const Group* group : in_order_of_failure)
+    for (const Flight& flight : group->flights)
+      if (in_a_call(flight)) waiting.push_back(group->names.in_job(flight.header.rank));
+  const auto of_group = [](const Group& group, const std::string& sentence) {
+    const std::string_view name = group.first_to_write().group;
+    return name.empty() ? sentence
+                        : fmt::format("In sub-group {}: {}", sub_group_in_words(name), sentence);
+  };
+  for (const Group* group : in_order_of_failure)
+    if (const auto mistake = mistake_in(*group); !mistake.empty()) return of_group(*group, mistake);
+  for (const Group* group : in_order_of_failure)
+    if (const auto lack = lack_in(*group, waiting); !lack.empty()) return of_group(*group, lack);
+  return "All ranks made the same calls and had come equally far.";
+}
+
+std::string lines_of(const Group& group) {
   std::string text;
-  for (const Flight& flight : flights) text += line_of(flight) + "\n";
-  const std::vector<int> absent = without_record(flights);
+  for (const Flight& flight : group.flights) text += line_of(flight, group.names) + "\n";
+  const std::vector<int> absent = without_record(group.flights);
   if (!absent.empty())
     text += fmt::format("{} left no record: killed, or stuck, or on another host\n",
-                        ranks_in_words(absent));
-
-  const auto first = std::min_element(
-      flights.begin(), flights.end(),
-      [](const Flight& a, const Flight& b) { return a.header.written_ns < b.header.written_ns; });
-  if (!is_of_torch(*first))
-    text += fmt::format("\nFirst to write, rank {}: {}\n", first->header.rank, first->header.cause);
-  return text + "\n" + verdict_of(flights, absent) + "\n";
+                        group.names.enumerate(absent));
+  return text;
 }
 
 }  // namespace
@@ -144,18 +208,38 @@ std::vector<Flight> read_flights(const std::filesystem::path& folder) {
 }
 
 std::string postmortem(const std::vector<Flight>& flights) {
-  std::string text;
-  for (auto first = flights.begin(); first != flights.end();) {
-    const auto next = std::find_if(first, flights.end(), [&](const Flight& flight) {
-      return std::string_view(flight.header.group) != first->header.group;
-    });
-    const std::string_view group = first->header.group;
-    if (!group.empty())
-      text += fmt::format("{}Sub-group {}, by its own numbers of ranks:\n",
-                          text.empty() ? "" : "\n", sub_group_in_words(group));
-    text += postmortem_of_group({first, next});
-    first = next;
+  const std::vector<Group> groups = groups_of(flights);
+  std::vector<const Group*> in_order;
+  for (const Group& group : groups) in_order.push_back(&group);
+  std::stable_sort(in_order.begin(), in_order.end(), [](const Group* a, const Group* b) {
+    return a->first_to_write().written_ns < b->first_to_write().written_ns;
+  });
+  const Group& first = *in_order.front();
+  const FlightHeader& header = first.first_to_write();
+  std::string text = verdict_of(in_order) + "\n";
+  if (!is_of_torch(header))
+    text +=
+        fmt::format("\nFirst to write, rank {}: {}\n", first.names(header.rank), header.cause);
+  int quiet = 0;  // sub-groups
+  for (const Group& group : groups) {
+    const std::string_view name = group.flights.front().header.group;
+    const auto& of_group = group.flights;
+    if (!name.empty() && std::none_of(of_group.begin(), of_group.end(), in_a_call) &&
+        mistake_in(group).empty()) {
+      ++quiet;
+      continue;
+    }
+    text += "\n";
+    const bool knows_all =
+        ranks_of_sub_group(name).size() == static_cast<std::size_t>(of_group.front().header.size);
+    if (!name.empty())
+      text += fmt::format("Sub-group {}{}:\n", sub_group_in_words(name),
+                          knows_all ? "" : ", by its own numbers of ranks");
+    text += lines_of(group);
   }
+  if (quiet > 0)
+    text +=
+        fmt::format("\nIn {} sub-group{} no call was under way.\n", quiet, quiet > 1 ? "s" : "");
   return text;
 }
 

@@ -76,7 +76,7 @@ class SocketControlChannel final : public ControlChannel {
     try {
       while (const auto message = connections_[r].reader.next()) accept(r, *message);
     } catch (const Error& invalid) {
-      note_failure(r, fmt::format("rank {} sends {}", in_job(r), invalid.what()));
+      note_failure(r, fmt::format("rank {} sends {}", names()(r), invalid.what()));
     }
   }
 

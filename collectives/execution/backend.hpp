@@ -65,6 +65,9 @@ class Backend {
   // interrupted ends when its library does.
   virtual void interrupt(const std::string& /*cause*/) noexcept {}
 
+  // How its errors name the ranks. No call may be under way.
+  virtual void set_names(const RankNames& /*names*/) {}
+
   virtual Traffic traffic() const { return {}; }  // none: libraries and GPUs do not report it
 
   // For sub-groups: SubGroupConnector::listen() and connect(). Libraries to compare with have none.

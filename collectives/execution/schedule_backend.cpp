@@ -43,6 +43,8 @@ class ScheduleBackend final : public Backend {
     watchdog_.interrupt(RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
   }
 
+  void set_names(const RankNames& names) override { watchdog_.set_names(names); }
+
   Endpoint listen() override { return connections_.connector->listen(); }
 
   std::unique_ptr<Backend> connect_sub_group(const std::string& name, int rank,
@@ -51,7 +53,6 @@ class ScheduleBackend final : public Backend {
     options.group = name;
     const auto check = [this] { connections_.control->listen(); };  // a member may have died
     Connections inner = connections_.connector->connect(name, rank, members, check);
-    inner.control->set_ranks_of_job(ranks_of_sub_group(name));
     if (connections_.wire) inner = behind_wire(std::move(inner), connections_.wire);
     return std::make_unique<ScheduleBackend>(std::move(inner), options);
   }

@@ -105,7 +105,7 @@ void Watchdog::note_completion(const Completion& completion) {
     receive_ = {};
   }
   if (warned_)
-    options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", in_job(rank()),
+    options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", name_of_rank(rank()),
                               seconds_since(wait_start_), record_->sequence));
 }
 
@@ -138,7 +138,7 @@ void Watchdog::exchange_positions() {
   for (int r = 0; r < size(); ++r)
     if (positions[r].recent() && positions[r].sequence == record_->sequence &&
         numbered_alike(record_->call, positions[r].call))
-      check_call(record_->sequence, record_->call, positions[r].call, in_job(rank()), in_job(r));
+      check_call(record_->sequence, record_->call, positions[r].call, rank(), r, control_.names());
   compare_histories(positions);
 }
 
@@ -149,7 +149,7 @@ void Watchdog::compare_histories(const std::vector<Position>& positions) const {
   for (int r = 0; r < size(); ++r) {
     const CallHistory& theirs = positions[r].made;
     if (const auto number = ours.first_difference(theirs))
-      check_call(*number, ours.at(*number), theirs.at(*number), in_job(rank()), in_job(r));
+      check_call(*number, ours.at(*number), theirs.at(*number), rank(), r, control_.names());
   }
 }
 
@@ -169,16 +169,15 @@ Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const 
     if (!positions[r].recent())
       known.silent.push_back(r);
     else if (r < 16)
-      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}", in_job(r),
-                                    in_job(positions[r].waiting_for), positions[r].step + 1,
-                                    positions[r].sequence));
+      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}",
+                                    name_of_rank(r), name_of_rank(positions[r].waiting_for),
+                                    positions[r].step + 1, positions[r].sequence));
   }
-  std::vector<int> silent;
-  for (const int r : known.silent) silent.push_back(in_job(r));
-  if (!silent.empty())
-    known.silence =
-        fmt::format("rank {} {} not answer: stopped, stuck, or busy outside of the collectives",
-                    fmt::join(silent, ", "), silent.size() == 1 ? "does" : "do");
+  if (!known.silent.empty())
+    known.silence = fmt::format("{} {} not answer: stopped, stuck, or busy outside of {}",
+                                control_.names().enumerate(known.silent),
+                                known.silent.size() == 1 ? "does" : "do",
+                                options_.group.empty() ? "the collectives" : "this sub-group");
   known.waiting = fmt::format("{}", fmt::join(waiting, "; "));
   return known;
 }
@@ -189,7 +188,8 @@ std::string Watchdog::where() const {
   return fmt::format(
       "call #{}{}, {}, step {} of {}", record_->sequence,
       options_.group.empty() ? "" : " of sub-group " + sub_group_in_words(options_.group),
-      describe(record_->call), std::min(record_->step + 1, record_->steps), record_->steps);
+      describe(record_->call, control_.names()), std::min(record_->step + 1, record_->steps),
+      record_->steps);
 }
 
 void Watchdog::warn_of_wait(double seconds) {
@@ -197,7 +197,7 @@ void Watchdog::warn_of_wait(double seconds) {
   const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
   options_.warn(fmt::format(
       "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}",
-      in_job(rank()), in_job(awaited_.peer), seconds, where(), options_.timeout.count(),
+      name_of_rank(rank()), name_of_rank(awaited_.peer), seconds, where(), options_.timeout.count(),
       known.silence, between, known.waiting));
 }
 
@@ -205,17 +205,17 @@ void Watchdog::warn_of_wait(double seconds) {
 void Watchdog::time_out() {
   if (const auto held = control_.rank_in_debugger()) {
     options_.warn(fmt::format("rank {} goes on waiting in call #{}: a debugger holds rank {}",
-                              in_job(rank()), record_->sequence, in_job(*held)));
+                              name_of_rank(rank()), record_->sequence, name_of_rank(*held)));
     wait_start_ = Clock::now();
     return;
   }
   const Others known = others(control_.positions(1.2 * Position::every));
   const int blamed = known.silent.empty() ? awaited_.peer : known.silent.front();
   throw RankFailure(
-      blamed,
-      fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}", known.silence,
-                  known.silence.empty() ? "" : "; ", in_job(rank()), in_job(awaited_.peer),
-                  options_.timeout.count(), known.waiting.empty() ? "" : "; ", known.waiting));
+      blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
+                          known.silence, known.silence.empty() ? "" : "; ", name_of_rank(rank()),
+                          name_of_rank(awaited_.peer), options_.timeout.count(),
+                          known.waiting.empty() ? "" : "; ", known.waiting));
 }
 
 // Throws what ended the call: where the histories tell that the ranks made different calls before,
@@ -223,12 +223,14 @@ void Watchdog::time_out() {
 void Watchdog::rethrow_first_cause() {
   try {
     throw;
-  } catch (const OutOfStep&) {
+  } catch (const UnexpectedMessage& message) {
     // The first mismatch may be in an earlier call. The other ranks tell their histories soon, if
     // they wait as well.
-    control_.tell_position(position());
-    compare_histories(control_.positions(1.2 * Position::every));
-    throw;
+    if (message.out_of_step()) {
+      control_.tell_position(position());
+      compare_histories(control_.positions(1.2 * Position::every));
+    }
+    throw Error(message.in_words(control_.names()));
   } catch (const RankFailure& failure) {
     if (!failure.heard_from_another()) compare_histories(control_.positions(Seconds(0)));
     throw;
@@ -241,7 +243,7 @@ void Watchdog::give_up() {
     rethrow_first_cause();
   } catch (const RankFailure& failure) {
     const auto text =
-        fmt::format("{} [rank {} was in {}]", failure.what(), in_job(rank()), where());
+        fmt::format("{} [rank {} was in {}]", failure.what(), name_of_rank(rank()), where());
     const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
     abort(told);
     throw told;
@@ -259,14 +261,14 @@ void Watchdog::give_up() {
 
 void Watchdog::fail_here(const char* reason) {
   const RankFailure failure(
-      rank(), fmt::format("rank {} failed in {}: {}", in_job(rank()), where(), reason));
+      rank(), fmt::format("rank {} failed in {}: {}", name_of_rank(rank()), where(), reason));
   abort(failure);
   throw failure;
 }
 
 void Watchdog::abort(const RankFailure& cause) noexcept {
   const RankFailure& first = failure_.keep(cause);
-  recorder_.write(first.what());
+  recorder_.write(first.what(), control_.names().in_job(first.rank));
   control_.abort(first);
   cancel();
 }

@@ -56,6 +56,12 @@ class Watchdog final : public Transport {
   // was one. Ends what the transport does.
   void abort(const RankFailure& cause) noexcept;
 
+  // How sentences name this group's ranks. No call may be under way.
+  void set_names(const RankNames& names) {
+    control_.set_names(names);
+    recorder_.set_mesh(names.mesh());
+  }
+
   const Traffic& traffic() const { return traffic_; }  // since it was made
 
   std::string_view name() const override { return inner_.name(); }
@@ -93,7 +99,7 @@ class Watchdog final : public Transport {
   Position position() const;
   Others others(const std::vector<Position>& positions) const;
   std::string where() const;
-  int in_job(int r) const { return control_.in_job(r); }
+  std::string name_of_rank(int r) const { return control_.names()(r); }
   void warn_of_wait(double seconds);
   void time_out();
   [[noreturn]] void rethrow_first_cause();

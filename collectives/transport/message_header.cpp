@@ -9,43 +9,55 @@ namespace ringside::collectives {
 static_assert(std::endian::native == std::endian::little,
               "the wire format is little-endian, and so must the machine be");
 
-// Messages of blocks of unequal size: the count of their call is that of the blocks they carry.
-static void check_block(const MessageHeader& expected, const MessageHeader& seen, int self,
-                        int peer) {
+// What is wrong with a message of blocks of unequal size, whose call has the count of the blocks
+// that it carries; empty if it is of another call or step, or nothing is.
+static std::string block_difference(const MessageHeader& expected, const MessageHeader& seen,
+                                    int self, int peer, const RankNames& names) {
   Call theirs = seen.call;
   theirs.count = expected.call.count;
-  if (theirs != expected.call || seen.step != expected.step) return;  // not the same message
+  if (!theirs.unequal || theirs != expected.call || seen.step != expected.step ||
+      seen.call.count == expected.call.count)
+    return "";
   theirs.count = 0;
-  require(seen.call.count == expected.call.count,
-          "rank {} expects a block of {} elements from rank {} in call #{}, {}, but rank {} sends "
-          "{}: both ranks must give the same count for a block",
-          self, expected.call.count, peer, seen.sequence, describe(theirs), peer, seen.call.count);
+  return fmt::format(
+      "rank {} expects a block of {} elements from rank {} in call #{}, {}, but rank {} sends {}: "
+      "both ranks must give the same count for a block",
+      names(self), expected.call.count, names(peer), seen.sequence, describe(theirs, names),
+      names(peer), seen.call.count);
 }
 
-void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer) {
-  if (seen == expected) return;
-  require(seen.magic == expected.magic && seen.job == expected.job,
-          "rank {} received bytes from rank {} that are not a message of this job: do two jobs "
-          "share a port, or do the ranks run different versions?",
-          self, peer);
-  if (seen.sequence != expected.sequence)
-    throw OutOfStep(
-        describe_mismatch(self, expected.sequence, expected.call, peer, seen.sequence, seen.call));
-  if (seen.call.unequal) check_block(expected, seen, self, peer);
-  check_call(seen.sequence, expected.call, seen.call, self, peer);
+std::string UnexpectedMessage::difference(const MessageHeader& expected, const MessageHeader& seen,
+                                          int self, int peer, const RankNames& names) {
+  if (seen.magic != expected.magic || seen.job != expected.job)
+    return fmt::format(
+        "rank {} received bytes from rank {} that are not a message of this job: do two jobs "
+        "share a port, or do the ranks run different versions?",
+        names(self), names(peer));
+  if (seen.sequence == expected.sequence)
+    if (const auto text = block_difference(expected, seen, self, peer, names); !text.empty())
+      return text;
+  if (seen.sequence != expected.sequence || seen.call != expected.call)
+    return describe_mismatch(self, expected.sequence, expected.call, peer, seen.sequence, seen.call,
+                             names);
 
   const bool sliced_here = expected.slice != MessageHeader::not_sliced;
   const bool sliced_there = seen.slice != MessageHeader::not_sliced;
-  require(sliced_here == sliced_there,
-          "rank {} runs the {} executor, but rank {} runs the {} one: set RINGSIDE_EXECUTOR to the "
-          "same value on every rank",
-          self, sliced_here ? "pipelined" : "simple", peer, sliced_there ? "pipelined" : "simple");
-  fail(
+  if (sliced_here != sliced_there)
+    return fmt::format(
+        "rank {} runs the {} executor, but rank {} runs the {} one: set RINGSIDE_EXECUTOR to the "
+        "same value on every rank",
+        names(self), sliced_here ? "pipelined" : "simple", names(peer),
+        sliced_there ? "pipelined" : "simple");
+  return fmt::format(
       "rank {} expected step {} slice {} ({} bytes) of call #{}, {}, from rank {}, but received "
       "step {} slice {} ({} bytes): do the ranks run different versions or settings "
       "(RINGSIDE_SLICE_BYTES)?",
-      self, expected.step, expected.slice, expected.bytes, expected.sequence,
-      describe(expected.call), peer, seen.step, seen.slice, seen.bytes);
+      names(self), expected.step, expected.slice, expected.bytes, expected.sequence,
+      describe(expected.call, names), names(peer), seen.step, seen.slice, seen.bytes);
+}
+
+void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer) {
+  if (seen != expected) throw UnexpectedMessage(expected, seen, self, peer);
 }
 
 }  // namespace ringside::collectives

@@ -77,6 +77,7 @@ class ObservedBackend final : public Backend {
   void abort(const std::string& cause) noexcept override { backend_->abort(cause); }
   void interrupt(const std::string& cause) noexcept override { backend_->interrupt(cause); }
   Traffic traffic() const override { return backend_->traffic(); }
+  void set_names(const RankNames& names) override { backend_->set_names(names); }
   Endpoint listen() override { return backend_->listen(); }
   std::unique_ptr<Backend> connect_sub_group(const std::string& sub_group, int rank,
                                              const std::vector<Endpoint>& members) override {

@@ -124,12 +124,62 @@ TEST_CASE("what a sub-group says names ranks by their numbers in the job") {
   for (const auto& outcomes : {run_tcp(4, body, options), run_shm(4, body, options)}) {
     CAPTURE(outcomes[2]);
     CHECK(outcomes[2].starts_with(
-        "rank 3 does not answer: stopped, stuck, or busy outside of the collectives; nothing came "
+        "rank 3 does not answer: stopped, stuck, or busy outside of this sub-group; nothing came "
         "to rank 2 from rank 3 for 1.0 s"));
     CHECK(contains(outcomes[2],
                    "[rank 2 was in call #1 of sub-group split1.color1.split1.color0 (ranks 2,3 of "
                    "the job)"));
   }
+}
+
+TEST_CASE("on a mesh a rank is named by its number in the job and its coordinates") {
+  GroupOptions options;
+  options.executor.timeout = Seconds(1);
+  // What each rank of a column does: the columns of "dp=2,tp=2" are the ranks 0, 2 and 1, 3.
+  const auto in_column = [&](auto act) {
+    return [act](ProcessGroup& world) {
+      world.set_mesh("dp=2,tp=2");
+      ProcessGroup column = world.split(world.rank() % 2);
+      std::vector<float> x(1000);
+      act(world.rank(), column, std::span(x));
+    };
+  };
+  const auto over_both = [&](const Body& body, auto check) {
+    for (const auto& outcomes : {run_tcp(4, body, options), run_shm(4, body, options)}) {
+      CAPTURE(outcomes[1]);
+      check(outcomes);
+    }
+  };
+  const auto silent = [](int rank, ProcessGroup& column, std::span<float> x) {
+    if (rank != 3) column.all_reduce(x);
+    if (rank == 3) std::this_thread::sleep_for(std::chrono::seconds(3));
+  };
+  over_both(in_column(silent), [](const auto& outcomes) {
+    CHECK(outcomes[1].starts_with(
+        "rank 3 (dp=1,tp=1) does not answer: stopped, stuck, or busy outside of this sub-group; "
+        "nothing came to rank 1 (dp=0,tp=1) from rank 3 (dp=1,tp=1) for 1.0 s [rank 1 (dp=0,tp=1) "
+        "was in call #1 of sub-group split1.color1 (ranks 1,3 of the job), all_reduce of"));
+    CHECK(outcomes[0] == "");
+  });
+  const auto different = [](int rank, ProcessGroup& column, std::span<float> x) {
+    column.all_reduce(rank == 3 ? x.first(500) : x);
+  };
+  over_both(in_column(different), [](const auto& outcomes) {
+    CHECK(contains(outcomes[1], "the ranks disagree: rank "));
+    CHECK(contains(outcomes[1], "rank 1 (dp=0,tp=1) makes call #1, all_reduce of 1000 fp32"));
+    CHECK(contains(outcomes[1], "rank 3 (dp=1,tp=1) makes call #1, all_reduce of 500 fp32"));
+    CHECK(outcomes[2] == "");
+  });
+  const auto alone = [](int rank, ProcessGroup& column, std::span<float> x) {
+    if (rank == 1) column.recv(x, 1, "activation");
+    if (rank == 3) column.abort("rank 3 has had enough");
+  };
+  over_both(in_column(alone), [](const auto& outcomes) {
+    CHECK(contains(outcomes[1], "rank 3 has had enough (as rank 3 (dp=1,tp=1) tells)"));
+    CHECK(contains(outcomes[1],
+                   "send/recv of 1000 fp32 from rank 3 (dp=1,tp=1) to rank 1 (dp=0,tp=1) for "
+                   "activation"));
+  });
 }
 
 TEST_CASE("a failure names its sub-group and leaves other sub-groups alone") {

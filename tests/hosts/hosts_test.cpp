@@ -174,10 +174,12 @@ TEST_CASE("when a host disappears in the middle of a job all ranks end with a se
   CHECK(seconds_since(cut) < 20);  // a timeout of 3 s, and the time that the launcher waits
   CHECK(contains(outcome.out, "host a: 1\n"));
   CHECK(contains(outcome.out, "host b: 1\n"));
-  CHECK(contains(outcome.err,
-                 "rank 2, 3 do not answer: stopped, stuck, or busy outside of the collectives"));
-  CHECK(contains(outcome.err,
-                 "rank 0, 1 do not answer: stopped, stuck, or busy outside of the collectives"));
+  CHECK(
+      contains(outcome.err,
+               "ranks 2 and 3 do not answer: stopped, stuck, or busy outside of the collectives"));
+  CHECK(
+      contains(outcome.err,
+               "ranks 0 and 1 do not answer: stopped, stuck, or busy outside of the collectives"));
   for (const char* rank : {"[0]", "[1]", "[2]", "[3]"})
     CHECK(contains(outcome.err, fmt::format("{} ringside: ", rank)));
   CHECK(outcome.survivors == "");

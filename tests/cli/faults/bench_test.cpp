@@ -34,8 +34,8 @@ TEST_CASE("a rank of bench that is stopped is named after RINGSIDE_TIMEOUT") {
     CHECK(outcome.exit_code == 1);
     // A rank that is at the barrier between two turns does not answer in the contender's group.
     const bool names_it = contains(outcome.err, "rank 1 does not answer") ||
-                          contains(outcome.err, "rank 0, 1 do not answer") ||
-                          contains(outcome.err, "rank 1, 2 do not answer") ||
+                          contains(outcome.err, "ranks 0 and 1 do not answer") ||
+                          contains(outcome.err, "ranks 1 and 2 do not answer") ||
                           contains(outcome.err, "nothing came from rank 1 for 3.0 s") ||
                           contains(outcome.err, "rank 1 took nothing for 3.0 s");
     CHECK(names_it);

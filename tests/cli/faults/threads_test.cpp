@@ -65,3 +65,14 @@ TEST_CASE("ranks that are threads end together where one cannot be started") {
         "ringside: cannot start a thread for rank 1 of 3: Resource temporarily unavailable; is a "
         "limit on threads (ulimit -u) or memory (ulimit -v) reached?\n");
 }
+
+TEST_CASE("threads of the loops that cannot be started are a sentence, not OpenMP's end") {
+  const auto outcome = run_program(in_shell(
+      no_threads, {ringside_binary, "train", "--threads", "2", "--steps", "1", "--batch", "2"}));
+  CHECK(outcome.exit_code == 1);
+  CHECK(
+      contains(outcome.err,
+               "ringside: cannot start a thread for the loops of this rank: Resource temporarily "
+               "unavailable; is a limit on threads (ulimit -u) or memory (ulimit -v) reached?\n"));
+  CHECK_FALSE(contains(outcome.err, "libgomp"));
+}

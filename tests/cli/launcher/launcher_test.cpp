@@ -419,6 +419,21 @@ TEST_CASE("a job leaves no folder if it ends well, is interrupted, or fails with
   }
 }
 
+TEST_CASE("a killed launcher leaves no folder, also if a rank has just failed") {
+  const TemporaryFolder folder;
+  Program program({ringside_binary, "bench", "all_reduce", "-n", "3", "--backends", "tcp",
+                   "--bytes", "4B,1MB", "--repeat", "1000000"},
+                  {{"TMPDIR", folder.path.string()}});
+  REQUIRE(program.wait_for("3 ranks on"));
+  // A stopped rank keeps the job alive until the launcher is killed.
+  ::kill(program.processes_of_rank(2).front(), SIGSTOP);
+  ::kill(program.processes_of_rank(1).front(), SIGKILL);
+  REQUIRE(eventually([&] { return !folder.content().empty(); }));
+  ::kill(program.pid(), SIGKILL);
+  CHECK(eventually([&] { return folder.content().empty(); }));
+  CHECK(program.wait().signal == SIGKILL);
+}
+
 TEST_CASE("requested flight records are kept and a folder of the user is not touched") {
   const TemporaryFolder folder;
   Program program(training(), {{"TMPDIR", folder.path.string()}});

@@ -233,7 +233,7 @@ TEST_CASE("an error names a file that is not a flight recorder's") {
           .c_str(),
       Error);
   Recorder(0, 2, folder, 1).write("x");
-  std::filesystem::resize_file(folder.path / "0.flight", 1000);
+  std::filesystem::resize_file(folder.path / "0.flight", 3000);
   CHECK_THROWS_WITH_AS(
       read_flights(folder.path),
       fmt::format(
@@ -246,6 +246,47 @@ TEST_CASE("an error names a file that is not a flight recorder's") {
       read_flights(folder.path),
       fmt::format("{}/0.flight is not a flight recorder's file, or is cut off", path).c_str(),
       Error);
+}
+
+TEST_CASE("a postmortem begins with the verdict, and numbers all ranks as in the job") {
+  // dp=2,tp=2: the rows are the ranks 0, 1 and 2, 3, the columns 0, 2 and 1, 3. Rank 3 is killed.
+  // Rank 1 waits for it in a column, rank 2 in a row, and rank 0 for rank 1 in a row: rank 1 is
+  // late there, but it waits itself.
+  const Folder folder;
+  const auto record = [&](int rank, int place, const char* group, int calls, bool waits) {
+    FlightRecorder recorder(place, 2, folder.path, group);
+    recorder.set_mesh("dp=2,tp=2");
+    for (int i = 1; i <= calls; ++i) {
+      recorder.begin(static_cast<std::uint64_t>(i), all_reduce_of(100), 2);
+      recorder.end(FlightEntry::done);
+    }
+    if (waits) {
+      recorder.begin(static_cast<std::uint64_t>(calls + 1), all_reduce_of(100), 2).waiting_for =
+          1 - place;
+      recorder.end(FlightEntry::failed);
+    }
+    recorder.write(fmt::format("rank {} had waited", rank).c_str());
+  };
+  record(0, 0, "split2.color0@0,1", 4, true);
+  record(1, 1, "split2.color0@0,1", 4, false);
+  record(1, 0, "split1.color1@1,3", 7, true);
+  record(2, 0, "split2.color2@2,3", 4, true);
+  for (const int rank : {0, 2}) record(rank, rank / 2, "split1.color0@0,2", 7, false);
+  for (int rank = 0; rank < 3; ++rank) Recorder(rank, 4, folder, 2).write("gave up");
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(text.starts_with(
+      "In sub-group split1.color1 (ranks 1,3 of the job): All that left a record made the same "
+      "calls: look at rank 3 (dp=1,tp=1).\n\nFirst to write, rank 0 (dp=0,tp=0): rank 0 had "
+      "waited\n\nrank 0   had ended call #2"));
+  CHECK(contains(text, "\nrank 3 left no record: killed, or stuck, or on another host\n"));
+  CHECK(contains(text,
+                 "\nSub-group split1.color1 (ranks 1,3 of the job):\nrank 1 (dp=0,tp=1) "
+                 "failed in call #8, all_reduce of 100 fp32"));
+  CHECK(contains(text, "waiting for rank 3 (dp=1,tp=1)\nrank 3 (dp=1,tp=1) left no record"));
+  CHECK(contains(text, "\nrank 1 (dp=0,tp=1) had ended call #4"));
+  CHECK_FALSE(contains(text, "Sub-group split1.color0"));
+  CHECK(text.ends_with("\nIn 1 sub-group no call was under way.\n"));
 }
 
 TEST_CASE("a postmortem has a section for each sub-group") {

@@ -60,14 +60,14 @@ TEST_CASE("a PyTorch job whose ranks diverged is explained as one of ours") {
                       rank == 1 ? entry("broadcast", 2, "started", "[[3]]", "[[3]]")
                                 : entry("_all_gather_base", 2, "scheduled", "[[4]]", "[[12]]")}));
   CHECK(postmortem(read_flights(folder.path)) ==
-        "rank 0   was in call #2, all_gather of 12 bf16\n"
-        "rank 1   was in call #2, broadcast of 3 bf16\n"
-        "rank 2   was in call #2, all_gather of 12 bf16\n"
-        "\n"
         "The ranks diverged at call #2:\n"
         "  ranks 0 and 2 made all_gather of 12 bf16\n"
         "  rank 1 made broadcast of 3 bf16\n"
-        "Every rank must make the same calls in the same order.\n");
+        "Every rank must make the same calls in the same order.\n"
+        "\n"
+        "rank 0   was in call #2, all_gather of 12 bf16\n"
+        "rank 1   was in call #2, broadcast of 3 bf16\n"
+        "rank 2   was in call #2, all_gather of 12 bf16\n");
 }
 
 TEST_CASE("a rank of a PyTorch job that did not come and one without a record are named") {

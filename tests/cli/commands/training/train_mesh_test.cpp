@@ -1,6 +1,8 @@
 // `ringside train --mesh`, as a user types it: the header, checkpoints that any mesh reads,
 // refusals with what would fit, and the coordinates of a rank that dies.
 #include <csignal>
+#include <filesystem>
+#include <regex>
 #include <sstream>
 
 #include "tests/cli/commands/training/training.hpp"
@@ -186,4 +188,48 @@ TEST_CASE("train: a rank of a mesh that dies is named with its coordinates") {
     CHECK(outcome.exit_code == 137);
     CHECK(outcome.survivors == "");
   }
+}
+
+namespace {
+
+// The numbers of ranks in a text that no coordinates follow.
+std::string without_coordinates(const std::string& text) {
+  static const std::regex named(R"(ranks? [0-9](?!,? \(?[a-z]+=|[0-9,]* of the job\)).*)");
+  std::smatch found;
+  return std::regex_search(text, found, named) ? found.str() : "";
+}
+
+}  // namespace
+
+TEST_CASE("train: on a mesh every sentence names ranks by their numbers and coordinates") {
+  const Training training({});
+  for (const char* backend : {"tcp", "shm"})
+    for (const auto& [mesh, place] : std::vector<std::pair<std::string, std::string>>{
+             {"dp=2,tp=2", "dp=1,tp=1"}, {"pp=2,dp=2", "pp=1,dp=1"}})
+      for (const int signal : {SIGKILL, SIGSTOP}) {
+        CAPTURE(backend);
+        CAPTURE(mesh);
+        CAPTURE(signal);
+        Program program(training.command(
+                            {"--steps", "100000", "-n", "4", "--mesh", mesh, "--backend", backend}),
+                        {{"RINGSIDE_TIMEOUT", "2"}, {"RINGSIDE_WARN_AFTER", "1"}});
+        REQUIRE(program.wait_for("step      1/100000", Seconds(30)));
+        for (const pid_t process : program.processes_of_rank(3)) ::kill(process, signal);
+        const Outcome outcome = program.wait();
+        CAPTURE(outcome.err);
+        CHECK(without_coordinates(outcome.err) == "");
+        CHECK(contains(outcome.err,
+                       fmt::format("ringside: rank 3 ({}) {}", place,
+                                   signal == SIGKILL ? "was killed by signal 9 (SIGKILL)\n"
+                                                     : "does not answer, so rank ")));
+        CHECK(outcome.survivors == "");
+        const std::string folder = outcome.err.substr(outcome.err.rfind(' ') + 1);
+        const auto report =
+            run_program({ringside_binary, "postmortem", folder.substr(0, folder.find('\n'))});
+        CAPTURE(report.out);
+        const std::string verdict = report.out.substr(0, report.out.find('\n'));
+        CHECK(contains(verdict, fmt::format("look at rank 3 ({}).", place)));
+        CHECK(without_coordinates(report.out) == "");
+        std::filesystem::remove_all(folder.substr(0, folder.find('\n')));
+      }
 }

@@ -1,0 +1,161 @@
+// `ringside status`: where each rank of a job that runs is, and who waits for whom.
+
+#include <csignal>
+#include <filesystem>
+
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "base/text/words.hpp"
+#include "cli/command.hpp"
+#include "cli/commands/options/options.hpp"
+#include "cli/launcher/running_ranks.hpp"
+#include "collectives/diagnostics/live_view.hpp"
+
+namespace ringside::cli {
+namespace {
+
+using collectives::Flight;
+using collectives::RankStatus;
+
+constexpr Seconds longest_answer{2};
+constexpr double long_wait = 1;  // seconds
+
+struct StatusArguments {
+  int pid = 0;  // of any rank of the job; 0: the only job
+};
+
+std::vector<RunningRank> ranks_of_job(int pid) {
+  std::vector<RunningRank> ranks = running_ranks(), first_of_jobs;
+  std::string job;
+  for (const RunningRank& rank : ranks) {
+    if (first_of_jobs.empty() || first_of_jobs.back().job != rank.job)
+      first_of_jobs.push_back(rank);
+    if (rank.pid == pid) job = rank.job;
+  }
+  require(!first_of_jobs.empty(),
+          "no job of yours runs on this machine: its ranks are started by ringside, or by another "
+          "launcher with RINGSIDE_FLIGHT_DIR set");
+  require(pid == 0 || !job.empty(), "process {} is no rank of a job that runs on this machine",
+          pid);
+  if (pid == 0 && first_of_jobs.size() > 1) {
+    std::string sentence = fmt::format(
+        "{} jobs run on this machine: name one by the process of a "
+        "rank",
+        first_of_jobs.size());
+    for (const RunningRank& rank : first_of_jobs)
+      sentence += fmt::format("\n  ringside status {}    {} ranks: {}", rank.pid, rank.size,
+                              rank.command.substr(0, 40));
+    fail("{}", sentence);
+  }
+  if (pid == 0) job = first_of_jobs.front().job;
+  std::erase_if(ranks, [&](const RunningRank& rank) { return rank.job != job; });
+  return ranks;
+}
+
+std::int64_t now_ns() {
+  timespec now;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+// The records that were written since then; none while a rank is in the middle of writing.
+std::vector<Flight> flights_since(std::int64_t began_ns, const std::string& folder) {
+  if (!std::filesystem::exists(folder)) return {};
+  try {
+    std::vector<Flight> flights = collectives::read_flights(folder);
+    std::erase_if(flights,
+                  [&](const Flight& flight) { return flight.header.written_ns < began_ns; });
+    return flights;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Asks all ranks that can answer for their records, and waits until each has written those of all
+// its groups: until nothing more has come for 50 ms.
+std::vector<Flight> ask(const std::vector<RunningRank>& ranks) {
+  const std::int64_t began_ns = now_ns();
+  std::size_t answering = 0;
+  for (const RunningRank& rank : ranks)
+    if (rank.can_write && !rank.stopped && ::kill(rank.pid, SIGUSR1) == 0) ++answering;
+  const Deadline deadline = Deadline::after(longest_answer);
+  std::vector<Flight> flights;
+  for (std::size_t before = 0; answering > 0 && !deadline.expired(); before = flights.size()) {
+    ::usleep(50'000);
+    flights = flights_since(began_ns, ranks.front().flight_folder);
+    const bool all = collectives::status_of_ranks(flights).size() >= answering;
+    if (all && flights.size() == before) break;
+  }
+  return flights;
+}
+
+// A record that was only asked for is of no use later, and would stay after the job.
+void remove_records(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    try {
+      const Flight flight = collectives::read_flight(entry.path());
+      if (std::string_view(flight.header.cause).starts_with("asked for"))
+        std::filesystem::remove(entry.path(), ignored);
+    } catch (const Error&) {
+      continue;  // a rank is writing it
+    }
+  }
+  std::filesystem::remove(folder, ignored);  // unless it holds anything
+}
+
+std::string line_of(const RankStatus& rank) {
+  if (rank.call.empty()) return "has made no call";
+  if (!rank.in_call)
+    return fmt::format("in no call; {:.1f} s ago it began {}", rank.seconds, rank.call);
+  return fmt::format("{:.1f} s in call {}, step {} of {}{}", rank.seconds, rank.call, rank.step,
+                     rank.steps,
+                     rank.waits_for < 0 ? "" : fmt::format("; waits for rank {}", rank.waits_for));
+}
+
+std::string line_of_silent(const RunningRank& rank) {
+  if (rank.stopped) return fmt::format("stopped: kill -CONT {} lets it go on", rank.pid);
+  if (!rank.can_write) return "has not met the other ranks yet";
+  return fmt::format("does not answer: process {}", rank.pid);
+}
+
+std::string advice(const std::vector<RankStatus>& answers) {
+  const std::vector<int> ends = collectives::ends_of_waits(answers, long_wait);
+  if (!ends.empty())
+    return fmt::format("Look at {}: others wait for it, and it waits for nobody.",
+                       ranks_in_words(ends));
+  const bool any = std::any_of(answers.begin(), answers.end(), [](const RankStatus& rank) {
+    return rank.waits_for >= 0 && rank.seconds >= long_wait;
+  });
+  return any ? "Ranks wait for each other in a circle."
+             : "No rank has waited for longer than a second.";
+}
+
+void show_status(const StatusArguments& args) {
+  const std::vector<RunningRank> ranks = ranks_of_job(args.pid);
+  const std::vector<RankStatus> answers = collectives::status_of_ranks(ask(ranks));
+  for (const RunningRank& rank : ranks) {
+    const auto answer = std::find_if(answers.begin(), answers.end(), [&](const RankStatus& each) {
+      return each.rank == rank.rank;
+    });
+    const bool silent = answer == answers.end();
+    fmt::print("rank {:<3} {}\n", silent ? std::to_string(rank.rank) : answer->name,
+               silent ? line_of_silent(rank) : line_of(*answer));
+  }
+  if (static_cast<int>(ranks.size()) < ranks.front().size)
+    fmt::print("{} of {} ranks run on this machine\n", ranks.size(), ranks.front().size);
+  fmt::print("\n{}\n", advice(answers));
+  remove_records(ranks.front().flight_folder);
+}
+
+}  // namespace
+
+void add_status_command(CLI::App& app) {
+  const Command<StatusArguments> option(
+      app, "status", "Where each rank of a running job is, and who waits for whom", show_status);
+  option("PID", option.args->pid, "The process of any rank of the job [the only job]",
+         at_least_one("process"));
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,64 @@
+#include "collectives/diagnostics/live_view.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace ringside::collectives {
+namespace {
+
+RankStatus status_of(const Flight& flight) {
+  const FlightHeader& header = flight.header;
+  const RankNames names = names_in(header);
+  RankStatus status;
+  status.rank = names.in_job(header.rank);
+  status.name = names(header.rank);
+  if (flight.entries.empty()) return status;
+  const FlightEntry& last = flight.entries.back();
+  const std::string_view group = header.group;
+  status.in_call = last.state != FlightEntry::done;
+  status.call = fmt::format("#{}{}, {}", last.sequence,
+                            group.empty() ? "" : " of " + sub_group_in_words(group),
+                            describe(last.call, names));
+  status.step = std::min(last.step + 1, last.steps);
+  status.steps = last.steps;
+  status.seconds = static_cast<double>(header.written_ns - last.began_ns) * 1e-9;
+  if (status.in_call && last.waiting_for >= 0) status.waits_for = names.in_job(last.waiting_for);
+  return status;
+}
+
+}  // namespace
+
+std::vector<RankStatus> status_of_ranks(const std::vector<Flight>& flights) {
+  std::map<int, RankStatus> ranks;
+  for (const Flight& flight : flights) {
+    const RankStatus status = status_of(flight);
+    const auto [known, is_new] = ranks.try_emplace(status.rank, status);
+    const RankStatus& other = known->second;
+    // A call that is under way counts more than one that has ended, then a later one.
+    const bool tells_more = other.call.empty() || std::pair(!status.in_call, status.seconds) <
+                                                      std::pair(!other.in_call, other.seconds);
+    if (!is_new && tells_more && !status.call.empty()) known->second = status;
+  }
+  std::vector<RankStatus> all;
+  for (const auto& [rank, status] : ranks) all.push_back(status);
+  return all;
+}
+
+std::vector<int> ends_of_waits(const std::vector<RankStatus>& ranks, double seconds) {
+  std::set<int> waiting, awaited;
+  for (const RankStatus& each : ranks) {
+    if (each.waits_for < 0 || each.seconds < seconds) continue;
+    waiting.insert(each.rank);
+    awaited.insert(each.waits_for);
+  }
+  std::vector<int> ends;
+  std::set_difference(awaited.begin(), awaited.end(), waiting.begin(), waiting.end(),
+                      std::back_inserter(ends));
+  return ends;
+}
+
+}  // namespace ringside::collectives

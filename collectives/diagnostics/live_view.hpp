@@ -1,0 +1,38 @@
+// Where the ranks of a job that runs are, by records that they have just written (SIGUSR1).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/diagnostics/flight_recorder.hpp"
+
+namespace ringside::collectives {
+
+// One file of a folder, as read_flights() reads all. Throws Error.
+Flight read_flight(const std::filesystem::path& path);
+
+// How to name the ranks of a record's group. By its own numbers, and without coordinates, if its
+// name does not list all its ranks.
+RankNames names_in(const FlightHeader& header);
+
+// One rank, by its numbers in the job.
+struct RankStatus {
+  int rank = 0;
+  std::string name;      // "7 (dp=1,tp=3)"
+  bool in_call = false;  // otherwise `call` is the last that it ended
+  std::string call;      // "#52 of split1.color0 (ranks 2,3 of the job), all_reduce of 100 fp32"
+  std::uint32_t step = 0, steps = 0;
+  double seconds = 0;  // since the call began; in no call: since the last one began
+  int waits_for = -1;  // the rank whose message it lacks; -1: none
+};
+
+// `flights` as read_flights() returns them. One line for each rank that left a record, in the order
+// of ranks: of all its groups, the call in which it is, or the last one that it ended.
+std::vector<RankStatus> status_of_ranks(const std::vector<Flight>& flights);
+
+// Ranks that others have waited for, for longer than `seconds`, and that do not wait so long
+// themselves: those to look at. Empty where nobody waits so long, or all wait in a circle.
+std::vector<int> ends_of_waits(const std::vector<RankStatus>& ranks, double seconds);
+
+}  // namespace ringside::collectives

@@ -1,0 +1,80 @@
+// `ringside status`: the ranks of a job that runs.
+#include <csignal>
+#include <filesystem>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+
+namespace {
+
+struct TemporaryFolder {
+  TemporaryFolder()
+      : path(std::filesystem::temp_directory_path() /
+             fmt::format("ringside-status-test-{}", ::getpid())) {
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directory(path);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+// Repeats the command until its output contains the text: at most 20 seconds.
+std::string status_with(const std::string& text, pid_t rank) {
+  std::string out;
+  eventually([&] {
+    const Outcome outcome = run_program({ringside_binary, "status", std::to_string(rank)});
+    CHECK(outcome.err == "");
+    out = outcome.out;
+    return contains(out, text);
+  });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("status names each rank of a mesh, its call, and the rank that all wait for") {
+  for (const char* backend : {"tcp", "shm"}) {
+    CAPTURE(backend);
+    const TemporaryFolder folder;
+    Program program({ringside_binary, "train", "-n", "4", "--mesh", "dp=2,tp=2", "--backend",
+                     backend, "--threads", "1", "--steps", "100000", "--batch", "4", "--sequence",
+                     "32", "--layers", "1"},
+                    {{"TMPDIR", folder.path.string()}});
+    REQUIRE(program.wait_for("step      1/100000"));
+    const pid_t first = program.processes_of_rank(0).front();
+    const pid_t third = program.processes_of_rank(3).front();
+
+    const std::string running = status_with("rank 3 (dp=1,tp=1) ", first);
+    CAPTURE(running);
+    for (const char* name : {"rank 0 (dp=0,tp=0) ", "rank 1 (dp=0,tp=1) ", "rank 2 (dp=1,tp=0) "})
+      CHECK(contains(running, name));
+    CHECK(contains(running, "step 1 of "));
+
+    ::kill(third, SIGSTOP);
+    const std::string stopped = status_with("Look at rank 3: others wait for it", first);
+    CAPTURE(stopped);
+    CHECK(contains(stopped, fmt::format("rank 3   stopped: kill -CONT {} lets it go on\n", third)));
+    CHECK(contains(stopped, "; waits for rank 3\n"));
+    CHECK(std::filesystem::is_empty(folder.path));  // no record is left
+
+    ::kill(third, SIGCONT);
+    const std::string again = status_with("No rank has waited for longer than a second.", first);
+    CHECK(contains(again, "rank 3 (dp=1,tp=1) "));
+    program.send(SIGINT);
+    CHECK(program.wait().exit_code == 128 + SIGINT);
+    CHECK(std::filesystem::is_empty(folder.path));
+  }
+}
+
+TEST_CASE("status says of which process it knows no job") {
+  const Outcome outcome = run_program({ringside_binary, "status", "1"});
+  CHECK(outcome.exit_code == 1);
+  const bool known = contains(outcome.err, "process 1 is no rank of a job that runs") ||
+                     contains(outcome.err, "no job of yours runs on this machine");
+  CHECK(known);
+}
