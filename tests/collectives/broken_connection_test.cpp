@@ -1,8 +1,10 @@
 // Connections that break, and bytes that are no messages: every rank names the rank to blame.
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <boost/asio/write.hpp>
@@ -132,6 +134,42 @@ TEST_CASE("a lost control connection is noticed while data flows") {
     const Deadline deadline = Deadline::after(Seconds(5));
     for (int call = 0; !deadline.expired(); ++call) {
       if (call == 20 && rank == 2) ::shutdown(to_rank_0.get(), SHUT_RDWR);
+      group.all_reduce(std::span(x));
+    }
+  });
+  for (const auto& text : outcomes) {
+    CAPTURE(text);
+    CHECK(contains(text, " is gone: its connection closed without a goodbye"));
+  }
+}
+
+TEST_CASE("a lost control connection is noticed while data flows over shared memory") {
+  // The connected sockets of this process: over shared memory, those of control channels only.
+  const auto sockets = [] {
+    std::set<int> connected;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      const int fd = std::stoi(entry.path().filename());
+      sockaddr_storage peer;
+      socklen_t length = sizeof peer;
+      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+          peer.ss_family != AF_UNIX)
+        connected.insert(fd);
+    }
+    return connected;
+  };
+  const auto port = free_port();
+  const std::set<int> before = sockets();
+  const auto outcomes = on_threads(3, [&](int rank) {
+    ProcessGroup group = ProcessGroup::over("shm", rank_info_of(rank, 3, port), {});
+    std::vector<float> x(100);
+    const Deadline deadline = Deadline::after(Seconds(5));
+    for (int call = 0; !deadline.expired(); ++call) {
+      if (call == 20 && rank == 2)
+        for (const int fd : sockets())
+          if (!before.contains(fd)) {
+            ::shutdown(fd, SHUT_RDWR);
+            break;
+          }
       group.all_reduce(std::span(x));
     }
   });

@@ -202,7 +202,7 @@ std::string without_coordinates(const std::string& text) {
 }  // namespace
 
 TEST_CASE("train: on a mesh every sentence names ranks by their numbers and coordinates") {
-  const Training training({});
+  const Training training({"--layers", "2"});
   for (const char* backend : {"tcp", "shm"})
     for (const auto& [mesh, place] : std::vector<std::pair<std::string, std::string>>{
              {"dp=2,tp=2", "dp=1,tp=1"}, {"pp=2,dp=2", "pp=1,dp=1"}})
