@@ -238,14 +238,14 @@ ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& given,
 // them, sentences name ranks by their numbers in the job.
 ProcessGroup ProcessGroup::over(Connections bare, const GroupOptions& options, int hosts) {
   Connections connections = behind_link(std::move(bare), options.link);
-  const std::vector<int> ranks_of_job = ranks_of_sub_group(options.executor.group);
-  connections.control->set_ranks_of_job(ranks_of_job);
+  const RankNames names(ranks_of_sub_group(options.executor.group));
+  connections.control->set_names(names);
   AlgorithmSelection algorithms =
       agree_on_costs(connections, options.executor, options.algorithms, options.link, hosts);
   ProcessGroup group(make_schedule_backend(std::move(connections), options.executor),
                      std::move(algorithms));
   group.state_->name = options.executor.group;
-  group.state_->ranks_of_job = ranks_of_job;
+  group.state_->names = names;
   return group;
 }
 
@@ -264,13 +264,14 @@ std::string ProcessGroup::backend_name() const {
 Streams Messages::connect(ProcessGroup& group) {
   auto& state = *group.state_;
   const auto members = values_of_all_ranks(group, state.calls.backend().listen(), "messages");
-  std::vector<int> ranks = state.ranks_of_job;
-  if (ranks.empty())
-    for (int r = 0; r < group.size(); ++r) ranks.push_back(r);
+  std::vector<int> ranks;
+  for (int r = 0; r < group.size(); ++r) ranks.push_back(state.names.in_job(r));
   const std::string outer = state.name.substr(0, state.name.find('@'));
   const auto name = fmt::format("{}{}messages{}@{}", outer, outer.empty() ? "" : ".",
                                 ++state.splits, fmt::join(ranks, ","));
-  return state.calls.backend().connect_streams(name, group.rank(), members);
+  Streams streams = state.calls.backend().connect_streams(name, group.rank(), members);
+  streams.control->set_names(state.names);
+  return streams;
 }
 
 ProcessGroup ProcessGroup::split(int color, int key) {

@@ -52,7 +52,9 @@ RankNames names_in(const FlightHeader& header) {
 namespace {
 
 // Such a record does not say when and why it was written, nor the progress of a call.
-bool is_of_torch(const FlightHeader& header) { return header.written_ns == 0; }
+bool is_of_torch(const FlightHeader& header) {
+  return header.written_ns == 0;
+}
 
 // The records of one group, in the order of ranks, and its ranks' names.
 struct Group {
@@ -218,8 +220,7 @@ std::string postmortem(const std::vector<Flight>& flights) {
   const FlightHeader& header = first.first_to_write();
   std::string text = verdict_of(in_order) + "\n";
   if (!is_of_torch(header))
-    text +=
-        fmt::format("\nFirst to write, rank {}: {}\n", first.names(header.rank), header.cause);
+    text += fmt::format("\nFirst to write, rank {}: {}\n", first.names(header.rank), header.cause);
   int quiet = 0;  // sub-groups
   for (const Group& group : groups) {
     const std::string_view name = group.flights.front().header.group;

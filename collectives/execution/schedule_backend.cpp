@@ -61,7 +61,6 @@ class ScheduleBackend final : public Backend {
                           const std::vector<Endpoint>& members) override {
     const auto check = [this] { connections_.control->listen(); };
     Streams streams = connections_.connector->connect_streams(name, rank, members, check);
-    streams.control->set_ranks_of_job(ranks_of_sub_group(name));
     streams.wire = connections_.wire;
     return streams;
   }
