@@ -4,6 +4,7 @@
 
 #include "base/text/printable.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 
@@ -16,6 +17,10 @@ Label::Label(std::string_view name) {
   } else {
     name.copy(text, name.size());
   }
+}
+
+std::string describe(const Call& call) {
+  return describe(call, RankNames());
 }
 
 std::string describe(const Call& call, const RankNames& names) {

@@ -8,7 +8,6 @@
 
 #include "collectives/algorithms/collective.hpp"
 #include "collectives/data_type.hpp"
-#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 
@@ -43,7 +42,10 @@ struct Call {
 };
 static_assert(sizeof(Call) == 64, "the layout is a part of the wire format");
 
+class RankNames;
+
 // "all_reduce of 1000 fp32 (sum, ring)", and " for model.norm.weight" if the call has a label.
-std::string describe(const Call& call, const RankNames& names = {});
+std::string describe(const Call& call);
+std::string describe(const Call& call, const RankNames& names);
 
 }  // namespace ringside::collectives

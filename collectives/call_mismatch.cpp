@@ -1,4 +1,5 @@
 #include "collectives/call_mismatch.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "collectives/call.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 

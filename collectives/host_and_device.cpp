@@ -1,6 +1,7 @@
 #include "collectives/host_and_device.hpp"
 
 #include "collectives/bootstrap/connections.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -16,6 +16,7 @@
 #include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/messages.hpp"
+#include "collectives/rank_names.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/values_of_all_ranks.hpp"
 

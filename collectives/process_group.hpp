@@ -28,6 +28,7 @@ struct CallTimes;
 struct Connections;
 struct DeviceCalls;
 struct GroupOptions;
+class RankNames;
 struct RankInfo;
 struct Traffic;
 

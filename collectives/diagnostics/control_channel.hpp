@@ -17,6 +17,7 @@
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/control_message.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 

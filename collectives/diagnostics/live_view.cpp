@@ -1,4 +1,5 @@
 #include "collectives/diagnostics/live_view.hpp"
+#include "collectives/rank_names.hpp"
 
 #include <algorithm>
 #include <iterator>

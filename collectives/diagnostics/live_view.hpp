@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/diagnostics/flight_recorder.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 

@@ -8,6 +8,7 @@
 #include "collectives/diagnostics/diagnosis.hpp"
 #include "collectives/diagnostics/live_view.hpp"
 #include "collectives/diagnostics/torch_flights.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 namespace {

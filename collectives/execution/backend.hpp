@@ -16,6 +16,7 @@
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/traffic.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 

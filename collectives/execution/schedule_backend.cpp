@@ -10,6 +10,7 @@
 #include "collectives/execution/executor.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/execution/watchdog.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 namespace {

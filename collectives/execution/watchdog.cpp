@@ -9,6 +9,7 @@
 #include "base/trace/trace.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
+#include "collectives/transport/unexpected_message.hpp"
 
 namespace ringside::collectives {
 

@@ -28,6 +28,7 @@
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/traffic.hpp"
+#include "collectives/rank_names.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {

@@ -3,6 +3,8 @@
 #include <bit>
 
 #include "collectives/call_mismatch.hpp"
+#include "collectives/rank_names.hpp"
+#include "collectives/transport/unexpected_message.hpp"
 
 namespace ringside::collectives {
 

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "base/error.hpp"
 #include "collectives/call.hpp"
 
 namespace ringside::collectives {
@@ -30,36 +29,8 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 96, "the layout is the wire format");
 
-// Another message has come than the expected one. The text names what differs.
-class UnexpectedMessage : public Error {
- public:
-  UnexpectedMessage(const MessageHeader& expected_header, const MessageHeader& seen_header,
-                    int rank, int sender)
-      : Error(difference(expected_header, seen_header, rank, sender, {})),
-        expected(expected_header),
-        seen(seen_header),
-        self(rank),
-        peer(sender) {}
-
-  // The ranks are in calls of different numbers. The first mismatch may be in an earlier call.
-  bool out_of_step() const {
-    return seen.magic == expected.magic && seen.job == expected.job &&
-           seen.sequence != expected.sequence;
-  }
-  std::string in_words(const RankNames& names) const {
-    return difference(expected, seen, self, peer, names);
-  }
-
-  MessageHeader expected, seen;
-  int self, peer;
-
- private:
-  static std::string difference(const MessageHeader& expected, const MessageHeader& seen, int self,
-                                int peer, const RankNames& names);
-};
-
-// Throws UnexpectedMessage unless the header `seen` from rank `peer` is the one that rank `self`
-// expects.
+// Throws UnexpectedMessage (unexpected_message.hpp) unless the header `seen` from rank `peer` is
+// the one that rank `self` expects.
 void check_message(const MessageHeader& expected, const MessageHeader& seen, int self, int peer);
 
 }  // namespace ringside::collectives

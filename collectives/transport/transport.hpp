@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "collectives/transport/message_header.hpp"
 
 namespace ringside::collectives {

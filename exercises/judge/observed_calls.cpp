@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/trace/trace.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::exercises {
 
