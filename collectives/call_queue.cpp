@@ -28,13 +28,6 @@ static void note_call(Trace* trace, const Call& call, Clock::time_point queued,
               queued});
 }
 
-static void run(Backend& backend, const CallOnBuffers& what) {
-  if (what.call.unequal)
-    backend.run_unequal(what.call, what.input, what.output, what.begins);
-  else
-    backend.run(what.call, what.input, what.output);
-}
-
 CallQueue::CallQueue(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)), shared_(std::make_shared<Shared>()) {}
 
@@ -73,7 +66,10 @@ void CallQueue::run(CallOnBuffers what) {
   {
     const ProfilerRange range(name_of(call.collective), call.label.view());
     if (fence_) fence_()();
-    collectives::run(*backend_, what);
+    if (call.unequal)
+      backend_->run_unequal(call, what.input, what.output, what.begins);
+    else
+      backend_->run(call, what.input, what.output);
   }
   in_use.unlock();
   const double seconds = seconds_since(start_time);
@@ -133,7 +129,10 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
     std::optional<Trace::On> on;  // the call's messages belong to the trace of its caller
     if (state->trace) on.emplace(*state->trace);
     if (state->wait_for_input) state->wait_for_input();
-    collectives::run(*backend_, state->what);
+    if (call.unequal)
+      backend_->run_unequal(call, state->what.input, state->what.output, state->what.begins);
+    else
+      backend_->run(call, state->what.input, state->what.output);
   } catch (...) {
     error = std::current_exception();
   }

@@ -32,8 +32,8 @@ std::string list_of(const std::vector<std::string>& names) {
 
 std::string label_without(std::string_view data, const std::vector<std::string>& missing) {
   if (missing.empty()) return std::string(data);
-  return fmt::format("{} without {} gradient{} ({:08x})", data, missing.size(),
-                     missing.size() == 1 ? "" : "s", hash_of(missing));
+  return fmt::format("{} without {} gradient{} ({:07x})", data, missing.size(),
+                     missing.size() == 1 ? "" : "s", hash_of(missing) & 0xfffffff);
 }
 
 void rethrow_with_names(const Error& error, int rank, const std::vector<std::string>& missing) {

@@ -28,6 +28,9 @@ constexpr AxisEntry table[] = {
     {Axis::tp, "tp", "tensor parallel", Divides::matrices, "heads and columns of matrices",
      "all-reduces of activations, two each way in a block",
      "sum, of what is copied: norms, shared heads"},
+    {Axis::ep, "ep", "expert parallel", Divides::experts,
+     "sequences of the batch, and experts of every block",
+     "all-to-alls of tokens, two each way in a block", "mean, but for the experts"},
 };
 
 constexpr int largest_size = 1'000'000;  // of an axis, and of the whole mesh
@@ -189,8 +192,7 @@ std::vector<int> MeshShape::model_members(int rank) const {
 int MeshShape::data_rank(int rank) const {
   int data = 0;
   for (const AxisEntry& entry : table)
-    if (entry.divides == Divides::batch)
-      data = data * size(entry.axis) + coordinate(rank, entry.axis);
+    if (entry.divides_batch()) data = data * size(entry.axis) + coordinate(rank, entry.axis);
   return data;
 }
 

@@ -21,9 +21,9 @@ namespace ringside::parallel {
 
 // The ways to divide the work of training. All that is particular to one of them is a line of the
 // table in mesh_shape.cpp: a new axis is one name here and one line there.
-enum class Axis { pp, dp, fsdp, cp, tp };
+enum class Axis { pp, dp, fsdp, cp, tp, ep };
 
-enum class Divides { layers, batch, sequence, matrices };
+enum class Divides { layers, batch, sequence, matrices, experts };
 
 struct AxisEntry {
   Axis axis;
@@ -36,7 +36,13 @@ struct AxisEntry {
 
   // Whether its ranks hold different parameters. The ranks of the other axes hold the same ones
   // and see different tokens, so the mean over them is the gradient.
-  bool divides_model() const { return divides == Divides::layers || divides == Divides::matrices; }
+  bool divides_model() const {
+    return divides == Divides::layers || divides == Divides::matrices ||
+           divides == Divides::experts;
+  }
+  // Whether its ranks draw different sequences. Those that divide the experts do both: they see
+  // different tokens, and exchange them at each mixture of experts.
+  bool divides_batch() const { return divides == Divides::batch || divides == Divides::experts; }
 };
 
 // From the first of the enumeration to the last.
@@ -66,7 +72,7 @@ class MeshShape {
   int ranks() const;  // the product of all sizes
   int size(Axis axis) const;
   int size(Divides what) const;  // the product of the axes that divide it
-  int data_ranks() const { return size(Divides::batch); }
+  int data_ranks() const { return size(Divides::batch) * size(Divides::experts); }
   // From a rank to the next one along `axis`: the product of the sizes after it.
   int stride(Axis axis) const;
   std::vector<Axis> axes() const;  // as the user named them

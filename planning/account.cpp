@@ -59,6 +59,7 @@ class Accountant {
   void data_traffic();
   void sharded_traffic();
   void copies_traffic();
+  void expert_traffic();
   void pipeline_traffic();
   Level level_along(Axis axis) const;
 
@@ -74,6 +75,7 @@ class Accountant {
 void Accountant::parameters() {
   section("Parameters");
   for (const Term& term : parameter_count(model_)) account_.parameters = put(term).value();
+  if (model_.experts) account_.active_parameters = put(active_parameters(model_)).value();
   account_.state_bytes =
       put(state_of_model(Quantity("P", account_.parameters), plan_.types)).value();
 }
@@ -171,6 +173,22 @@ void Accountant::context_traffic() {
       is_ring ? m_.value() * stage_seconds_ * share : 0);
 }
 
+// The experts wait for their tokens, and what follows for their outputs. When backward has ended,
+// the gradients of all but the experts are averaged.
+void Accountant::expert_traffic() {
+  const Quantity blocks("L_stage", part_.blocks), n("n", plan_.mesh.size(Axis::ep)),
+      shards("N", plan_.stage() > 0 ? plan_.state_ranks() : 1),
+      gradient("e_g", plan_.types.gradients);
+  const Term calls = put(expert_calls_of_block(plan_)),
+             bytes = put(expert_bytes_of_block(model_, plan_));
+  add(Axis::ep, "all-to-alls of tokens", m_ * blocks * calls, n.value() - 1,
+      {"D_step", "", m_ * blocks * bytes, Unit::bytes, bytes.source}, 0);
+  const Term held = put({"P_shared", "parameters of the busiest stage but the experts, a shard",
+                         parameters_beside_experts(model_, t_, part_) / shards, Unit::number, ""});
+  add(Axis::ep, "all-reduce of gradients", 1, 2 * (n.value() - 1),
+      ring_all_reduce_bytes(n, gradient * held), 0);
+}
+
 // Gradients in buckets of 25 MB, where parameters are whole. They are reduced during the last
 // micro-batch's backward, two thirds of its time; what ZeRO then gathers again is not hidden.
 void Accountant::data_traffic() {
@@ -252,6 +270,7 @@ void Accountant::traffic() {
   section("Communication of a rank of the busiest stage");
   if (t_.value() > 1) tensor_traffic();
   if (plan_.mesh.size(Axis::cp) > 1) context_traffic();
+  if (plan_.mesh.size(Axis::ep) > 1) expert_traffic();
   if (plan_.shards_parameters()) sharded_traffic();
   if (plan_.state_ranks() > 1 && plan_.stage() < 3) data_traffic();
   if (plan_.copies() > 1) copies_traffic();
@@ -349,7 +368,7 @@ Account account(const Model& model, const Plan& plan, const Machine& machine) {
   validate(plan, model);
   machine.level_for(plan.mesh.ranks());
   Account result;
-  result.model = model, result.plan = plan, result.machine = machine;
+  result.model = on_mesh(model, plan.mesh), result.plan = plan, result.machine = machine;
   result.tokens = static_cast<double>(plan.batch()) * static_cast<double>(plan.sequence);
   Accountant accountant(result);
   accountant.parameters();

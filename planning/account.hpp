@@ -39,6 +39,7 @@ struct Account {
   Plan plan;
   Machine machine;
   double parameters = 0;
+  double active_parameters = 0;    // of a token, in a model with experts; otherwise 0
   double state_bytes = 0;          // parameters, gradients, masters and moments of the whole model
   std::vector<RankMemory> stages;  // the first, one in the middle, and the last
 

@@ -115,7 +115,8 @@ double RankMemory::total() const {
   return std::max(sum, at_start);
 }
 
-RankMemory memory_of_rank(const Model& model, const Plan& plan, std::int64_t index) {
+RankMemory memory_of_rank(const Model& whole, const Plan& plan, std::int64_t index) {
+  const Model model = on_mesh(whole, plan.mesh);
   const std::int64_t stages = plan.mesh.size(Axis::pp);
   RankMemory memory;
   memory.name = stages == 1          ? "only"

@@ -29,6 +29,13 @@ void read_llama(JsonFields& fields, Model& model) {
   model.tied_head = fields.flag("tie_word_embeddings", false);
 }
 
+void read_mixtral(JsonFields& fields, Model& model) {
+  read_llama(fields, model);
+  model.experts = Experts{.routed = fields.count("num_local_experts"),
+                          .per_token = fields.count("num_experts_per_tok"),
+                          .d_ff = model.d_ff};
+}
+
 void read_deepseek(JsonFields& fields, Model& model) {
   read_llama(fields, model);
   model.latent = LatentAttention{.q_rank = fields.count("q_lora_rank"),
@@ -70,6 +77,9 @@ Model read_model(const Json& json, const std::string& name, const std::string& p
   if (type == "llama" || type == "mistral") {
     model.kind = Model::Kind::llama;
     read_llama(fields, model);
+  } else if (type == "mixtral") {
+    model.kind = Model::Kind::llama;
+    read_mixtral(fields, model);
   } else if (type == "gpt2") {
     model.kind = Model::Kind::gpt;
     read_gpt(fields, model);
@@ -84,7 +94,8 @@ Model read_model(const Json& json, const std::string& name, const std::string& p
     model.parameters = static_cast<std::int64_t>(fields.number("parameters", range::positive));
   } else {
     fail(
-        "{}model_type is \"{}\", but llama, mistral, gpt2, deepseek_v3 or feed_forward is expected",
+        "{}model_type is \"{}\", but llama, mistral, mixtral, gpt2, deepseek_v3 or feed_forward is "
+        "expected",
         place, type);
   }
   require(model.heads == 0 || model.heads % model.kv_heads == 0,
@@ -112,6 +123,14 @@ Model model_from(const transformer::Config& config, const std::string& name) {
   model.layers = config.layers, model.heads = config.heads, model.kv_heads = config.kv_heads;
   model.head_size = config.head_size(), model.d_ff = config.d_ff;
   model.sequence = config.sequence, model.tied_head = config.tied_head;
+  if (config.experts > 0)
+    model.experts = Experts{
+        .routed = config.experts, .per_token = config.experts_per_token, .d_ff = config.d_ff};
+  return model;
+}
+
+Model on_mesh(Model model, const parallel::MeshShape& mesh) {
+  if (model.experts) model.experts->ranks = mesh.size(parallel::Axis::ep);
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/mesh_shape.hpp"
 #include "transformer/config.hpp"
 
 namespace ringside::planning {
@@ -16,6 +17,9 @@ struct Experts {
   std::int64_t routed = 0, shared = 0, per_token = 0;
   std::int64_t d_ff = 0;          // inside one expert
   std::int64_t dense_blocks = 0;  // the first blocks have an ordinary feed-forward part
+  std::int64_t ranks = 1;         // that divide the routed ones (on_mesh)
+
+  double here() const { return static_cast<double>(routed) / static_cast<double>(ranks); }
 };
 
 // Multi-head latent attention (DeepSeek-V2, 2024, section 2.1): queries, and keys with values, pass
@@ -27,7 +31,7 @@ struct LatentAttention {
 
 struct Model {
   enum class Kind {
-    llama,         // RMSNorm, rotary positions, SwiGLU, no biases; fused attention
+    llama,         // RMSNorm, rotary positions, SwiGLU or experts, no biases; fused attention
     gpt,           // LayerNorm, learned positions, GELU, biases, dropout; scores are kept
     feed_forward,  // blocks of two matrices and nothing else: the model of the course's exercise
     deepseek,      // latent attention and experts: parameters and state only
@@ -49,10 +53,15 @@ struct Model {
   // Whether activations, FLOPs and communication can be accounted for, or the state alone.
   bool has_blocks() const { return kind != Kind::deepseek && kind != Kind::parameters; }
   std::int64_t kv_width() const { return kv_heads * head_size; }
+  // Feed-forward parts that compute a token: those that the router chooses, or one.
+  std::int64_t per_token() const { return experts ? experts->per_token : 1; }
 };
 
 // A model of transformer/.
 Model model_from(const transformer::Config& config, const std::string& name);
+
+// The model with its experts divided among the ep ranks of the mesh.
+Model on_mesh(Model model, const parallel::MeshShape& mesh);
 
 // `name` is a size of transformer/ ("lab"), a model of data/models.json ("xxl", "llama3-405b"), or
 // a path: a config.json of Hugging Face, or a folder that has one. Throws Error that says what is

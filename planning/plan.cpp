@@ -101,7 +101,13 @@ void validate(const Plan& plan, const Model& model) {
           "only the state of {} can be accounted for, and only with the axes dp and fsdp: leave "
           "out tp and pp",
           model.name);
+  const int n = plan.mesh.size(Axis::ep);
+  require(n == 1 || model.experts, "ep divides experts, and {} has none: leave out ep", model.name);
+  require(n == 1 || model.experts->routed % n == 0, "the {} experts of {} do not divide by ep={}",
+          model.experts ? model.experts->routed : 0, model.name, n);
   if (!model.has_blocks()) return;
+  require(!plan.sequence_parallel || !model.experts,
+          "sequence parallel is not known for models with experts: leave out --sequence-parallel");
   require(model.heads % t == 0, "the {} heads of {} do not divide by tp={}", model.heads,
           model.name, t);
   require(model.d_ff % t == 0, "d_ff {} of {} does not divide by tp={}", model.d_ff, model.name, t);

@@ -29,14 +29,16 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t keep_un
 }
 
 void MetricsFile::step(const StepReport& report) {
-  write({{"step", report.step},
-         {"loss", report.loss},
-         {"bits_per_byte", report.bits_per_byte},
-         {"tokens_per_second", report.tokens_per_second},
-         {"step_seconds", report.step_seconds},
-         {"communication_seconds", report.communication_seconds},
-         {"gradient_norm", report.gradient_norm},
-         {"lr", report.learning_rate}});
+  nlohmann::ordered_json row = {{"step", report.step},
+                                {"loss", report.loss},
+                                {"bits_per_byte", report.bits_per_byte},
+                                {"tokens_per_second", report.tokens_per_second},
+                                {"step_seconds", report.step_seconds},
+                                {"communication_seconds", report.communication_seconds},
+                                {"gradient_norm", report.gradient_norm},
+                                {"lr", report.learning_rate}};
+  if (report.busiest_expert > 0) row["busiest_expert"] = report.busiest_expert;
+  write(row);
 }
 
 void MetricsFile::validation(std::int64_t step, double bits_per_byte) {

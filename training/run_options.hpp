@@ -28,13 +28,15 @@ void for_each_trainer_option(Visit&& visit) {
   visit("", "beta2", &TrainerOptions::beta2);
 }
 
-inline constexpr std::array<std::pair<const char*, std::int64_t transformer::Config::*>, 6>
+inline constexpr std::array<std::pair<const char*, std::int64_t transformer::Config::*>, 8>
     model_sizes{{{"--vocabulary", &transformer::Config::vocabulary},
                  {"--d-model", &transformer::Config::d_model},
                  {"--layers", &transformer::Config::layers},
                  {"--heads", &transformer::Config::heads},
                  {"--kv-heads", &transformer::Config::kv_heads},
-                 {"--d-ff", &transformer::Config::d_ff}}};
+                 {"--d-ff", &transformer::Config::d_ff},
+                 {"--experts", &transformer::Config::experts},
+                 {"--experts-per-token", &transformer::Config::experts_per_token}}};
 
 inline const char* name_of(OptimizerKind kind) {
   return kind == OptimizerKind::sgd ? "sgd" : "adamw";

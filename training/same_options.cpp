@@ -78,6 +78,7 @@ Options shared_options(const Plan& plan) {
   };
   const TrainerOptions& trainer = plan.options;
   for (const auto& [flag, size] : model_sizes) add(flag, plan.config.*size);
+  add("--balance", plan.config.balance);
   add("--tied-head", given(plan.config.tied_head));
   add("--dtype", autograd::name_of(plan.dtype));
   add("--init", given(!plan.init.empty()));

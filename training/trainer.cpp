@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -105,6 +106,7 @@ Trainer::Trainer(transformer::Model& model, const transformer::Corpus& corpus,
   if (held_out.size() > static_cast<std::size_t>(options.sequence))
     validation_.emplace(held_out, options.sequence, options.seed);
   model_.set_checkpoint_activations(options_.checkpoint_activations);
+  model_.add_balance_loss(options_.accumulate);
   strategy_.prepare(model_);
   require_same_everywhere(corpus.fingerprint(), "the same text");
   require_same_everywhere(corpus.vocabulary_fingerprint(), "the same tokenizer");
@@ -152,10 +154,16 @@ StepReport Trainer::step() {
   StepReport report;
   report.learning_rate = learning_rate_.at(steps_taken_);
 
+  (void)model_.take_choices();  // those of a validation
   optimizer_->set_learning_rate(report.learning_rate);
   const StepNumbers step =
       take_step(strategy_, model_, *optimizer_, draw_micro_batches(), options_.clip);
   report.gradient_norm = step.gradient_norm;
+  if (const auto choices = model_.take_choices(); !choices.empty())
+    report.busiest_expert =
+        static_cast<double>(*std::max_element(choices.begin(), choices.end()) *
+                            static_cast<std::int64_t>(choices.size())) /
+        static_cast<double>(std::accumulate(choices.begin(), choices.end(), std::int64_t{0}));
   ++steps_taken_;
 
   report.step = steps_taken_;

@@ -55,11 +55,14 @@ void validate(const TrainerOptions& options, const transformer::Config& config, 
 
 // The result of one step. All but the times are the same on every rank.
 struct StepReport {
-  std::int64_t step = 0;             // counted from 1
-  double loss = 0;                   // before the update: mean over the whole batch, nats per token
-  double bits_per_byte = 0;          // see Trainer::validate
-  double gradient_norm = 0;          // before clipping
-  double learning_rate = 0;          // of this step
+  std::int64_t step = 0;     // counted from 1
+  double loss = 0;           // before the update: mean over the whole batch, nats per token
+  double bits_per_byte = 0;  // see Trainer::validate
+  double gradient_norm = 0;  // before clipping
+  double learning_rate = 0;  // of this step
+  // How often the busiest expert was chosen, relative to the mean of all experts: of the tokens and
+  // blocks of this rank, so not the same everywhere; 0 without experts.
+  double busiest_expert = 0;
   double step_seconds = 0;           // of the whole step
   double communication_seconds = 0;  // part of step_seconds: waiting for other ranks
   std::vector<SecondsAlong> communication_by_axis = {};  // the same by the axes of a mesh

@@ -12,9 +12,13 @@
 namespace ringside::transformer {
 namespace {
 
+// Two experts of half the width compute what one part of tiny computes.
+constexpr Config moe_tiny{.d_ff = 172, .experts = 8, .experts_per_token = 2};
+
 // vocabulary, d_model, layers, heads, kv_heads, d_ff, sequence
 constexpr std::pair<const char*, Config> named_configs[] = {
     {"tiny", {256, 128, 4, 4, 4, 344, 128}},
+    {"moe-tiny", moe_tiny},
     {"lab", {10000, 512, 4, 16, 16, 1344, 256}},
     {"small", {10000, 768, 12, 12, 12, 3072, 256}},
     {"medium", {10000, 1024, 24, 16, 16, 4096, 256}},
@@ -48,6 +52,16 @@ void validate(const Config& config) {
     // More than any model has, and small enough that no product of two sizes overflows.
     require(value <= 1'000'000'000, "{} is {}, but at most 1000000000 is possible", name, value);
   }
+  require(config.experts >= 0 && config.experts <= 65536,
+          "experts is {}, but 1 to 65536 are possible, or 0 for an ordinary feed-forward part",
+          config.experts);
+  require(config.experts == 0 ||
+              (config.experts_per_token >= 1 && config.experts_per_token <= config.experts),
+          "experts_per_token is {}, but a token can use 1 to {} of {} experts",
+          config.experts_per_token, config.experts, config.experts);
+  require(std::isfinite(config.balance) && config.balance >= 0,
+          "balance is {}, but the weight of the balance loss is a number of at least 0",
+          config.balance);
   require(config.head_dim >= 0 && config.head_dim <= 1'000'000,
           "head_dim is {}, but 1 to 1000000 is possible", config.head_dim);
   require(config.head_dim > 0 || config.d_model % config.heads == 0,
@@ -105,15 +119,30 @@ std::vector<double> rope_frequencies(const Config& config) {
   return frequencies;
 }
 
-std::int64_t parameter_count(const Config& config) {
+namespace {
+
+// With so many experts in each block.
+std::int64_t count_with(const Config& config, std::int64_t experts) {
   const std::int64_t d = config.d_model, q = config.heads * config.head_size(),
                      kv = config.kv_heads * config.head_size();
   const std::int64_t attention = 2 * q * d + 2 * kv * d;  // q and o, k and v
-  const std::int64_t feed_forward = 3 * d * config.d_ff;  // gate, up, down
+  const std::int64_t feed_forward =                       // gate, up, down; and the router
+      config.experts == 0 ? 3 * d * config.d_ff
+                          : experts * 3 * d * config.d_ff + d * config.experts;
   const std::int64_t norms = 2 * d;
   const std::int64_t embedding = config.vocabulary * d;
   return embedding + config.layers * (attention + feed_forward + norms) + d +
          (config.tied_head ? 0 : embedding);
+}
+
+}  // namespace
+
+std::int64_t parameter_count(const Config& config) {
+  return count_with(config, config.experts);
+}
+
+std::int64_t active_parameter_count(const Config& config) {
+  return count_with(config, config.experts_per_token);
 }
 
 }  // namespace ringside::transformer

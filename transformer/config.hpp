@@ -45,13 +45,20 @@ struct Config {
   double norm_epsilon = 1e-5;     // rms_norm_eps: added under the root of RMSNorm
   bool tied_head = false;         // tie_word_embeddings: the head uses the embedding's matrix
 
+  // A mixture of experts in the place of every feed-forward part, as in Mixtral (Jiang et al.,
+  // 2024): d_ff is the width inside each. 0: none.
+  std::int64_t experts = 0;            // num_local_experts
+  std::int64_t experts_per_token = 2;  // num_experts_per_tok: how many compute each token
+  double balance = 0.01;               // router_aux_loss_coef: see Model::add_balance_loss
+
   // Seed of the initial parameters. Not stored in checkpoints.
   std::uint64_t initialise_seed = 0;
 
   std::int64_t head_size() const { return head_dim > 0 ? head_dim : d_model / heads; }
 };
 
-// The names that `named_config` knows, smallest first: tiny, lab, small, medium, large, xl.
+// The names that `named_config` knows, smallest first: tiny, moe-tiny, lab, small, medium, large,
+// xl.
 std::vector<std::string> config_names();
 
 // The config with this name. `small` to `xl` have the widths and depths of the GPT-2 family, with
@@ -68,5 +75,7 @@ std::vector<double> rope_frequencies(const Config& config);
 
 // Number of trained values. A tied head counts once.
 std::int64_t parameter_count(const Config& config);
+// The same without the experts that a token does not use.
+std::int64_t active_parameter_count(const Config& config);
 
 }  // namespace ringside::transformer

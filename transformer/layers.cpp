@@ -88,19 +88,21 @@ Tensor FeedForward::forward(const Tensor& x) const {
 Block::Block(const Config& config, DType dtype, const TensorDivision& division)
     : input_layernorm(config.d_model, config.norm_epsilon, dtype),
       self_attn(config, dtype, division),
-      post_attention_layernorm(config.d_model, config.norm_epsilon, dtype),
-      mlp(config, dtype, division) {
+      post_attention_layernorm(config.d_model, config.norm_epsilon, dtype) {
   register_module("input_layernorm", input_layernorm);
   register_module("self_attn", self_attn);
   register_module("post_attention_layernorm", post_attention_layernorm);
-  register_module("mlp", mlp);
+  if (config.experts > 0)
+    register_module("block_sparse_moe", block_sparse_moe.emplace(config, dtype, division));
+  else
+    register_module("mlp", mlp.emplace(config, dtype, division));
 }
 
 Tensor Block::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {
   return with_hooks([&] {
     const Tensor attended = self_attn.forward(input_layernorm.forward(x), table, cache);
     const auto [sum, normed] = post_attention_layernorm.add_and_norm(attended, x);
-    return sum + mlp.forward(normed);
+    return sum + (mlp ? mlp->forward(normed) : block_sparse_moe->forward(normed));
   });
 }
 

@@ -9,10 +9,13 @@
 // rank.
 #pragma once
 
+#include <optional>
+
 #include "autograd/nn/layers.hpp"
 #include "autograd/nn/module.hpp"
 #include "autograd/ops/ops.hpp"
 #include "transformer/config.hpp"
+#include "transformer/experts.hpp"
 #include "transformer/tensor_division.hpp"
 
 namespace ringside::transformer {
@@ -75,7 +78,9 @@ class Block : public autograd::Module {
   Attention self_attn;
   // Llama's name for the norm before the feed-forward part.
   autograd::RMSNorm post_attention_layernorm;
-  FeedForward mlp;
+  // The feed-forward part is one of the two.
+  std::optional<FeedForward> mlp;
+  std::optional<MixtureOfExperts> block_sparse_moe;
 };
 
 }  // namespace ringside::transformer

@@ -40,6 +40,10 @@ Model::Model(const Config& config, DType dtype, autograd::Device device, const M
   require(division_.rank() == part_.tensor_rank && division_.size() == part_.tensor_ranks,
           "a part of rank {} of {} cannot be divided as rank {} of {}", part_.tensor_rank,
           part_.tensor_ranks, division_.rank(), division_.size());
+  require(division_.expert_rank() == part_.expert_rank &&
+              division_.expert_ranks() == part_.expert_ranks,
+          "a part with the experts of rank {} of {} cannot be divided as rank {} of {}",
+          part_.expert_rank, part_.expert_ranks, division_.expert_rank(), division_.expert_ranks());
   make_parameters();
   initialise();
   if (device == autograd::Device::cpu) return;
@@ -90,6 +94,22 @@ void Model::initialise() const {
           Tensor::view_of(tensor.storage(), tensor.offset() + in_part, {count}, dtype_), 0,
           entry.deviation, {config_.initialise_seed, entry.name}, in_whole);
   }
+}
+
+void Model::add_balance_loss(std::int64_t micro_batches) {
+  for (const auto& block : model_.layers.blocks)
+    if (block->block_sparse_moe)
+      block->block_sparse_moe->set_loss_share(1 / static_cast<double>(micro_batches));
+}
+
+std::vector<std::int64_t> Model::take_choices() {
+  std::vector<std::int64_t> sum(static_cast<std::size_t>(config_.experts));
+  for (const auto& block : model_.layers.blocks) {
+    if (!block->block_sparse_moe) continue;
+    const std::vector<std::int64_t> choices = block->block_sparse_moe->take_choices();
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += choices[i];
+  }
+  return sum;
 }
 
 // --- Forward

@@ -76,6 +76,14 @@ class Model : public autograd::Module {
   // Off by default. Forward passes with caches ignore it.
   void set_checkpoint_activations(bool on) { checkpoint_activations_ = on; }
 
+  // From now on backward also adds the gradient of the balance loss of the experts, with the weight
+  // config().balance (ops/experts.hpp), for steps whose loss is the mean over so many
+  // micro-batches. The numbers that loss() returns stay the same.
+  void add_balance_loss(std::int64_t micro_batches);
+  // How often each expert was chosen since the last call, over the blocks and tokens of this rank;
+  // empty without experts.
+  std::vector<std::int64_t> take_choices();
+
   const Config& config() const { return config_; }
   autograd::DType dtype() const { return dtype_; }
   autograd::Device device() const { return rope_table_.cos.device(); }

@@ -51,10 +51,24 @@ void require_divisible(const Config& config, int tensor_ranks) {
           config.vocabulary, t, config.vocabulary);
 }
 
+void require_experts_divisible(const Config& config, int expert_ranks) {
+  require(expert_ranks == 1 || config.experts > 0,
+          "ep divides the experts of a model among {} ranks, but this model has none: choose "
+          "--model moe-tiny or --experts 8, or leave out ep",
+          expert_ranks);
+  require(config.experts % expert_ranks == 0,
+          "{} experts cannot be divided evenly among {} expert-parallel ranks: choose an ep that "
+          "divides {}",
+          config.experts, expert_ranks, config.experts);
+}
+
 void validate(const ModelPart& part, const Config& config) {
   require(part.tensor_rank >= 0 && part.tensor_rank < part.tensor_ranks,
           "there is no tensor-parallel rank {} among {}", part.tensor_rank, part.tensor_ranks);
+  require(part.expert_rank >= 0 && part.expert_rank < part.expert_ranks,
+          "there is no expert-parallel rank {} among {}", part.expert_rank, part.expert_ranks);
   require_divisible(config, part.tensor_ranks);
+  require_experts_divisible(config, part.expert_ranks);
   for (std::size_t i = 0; i < part.layers.size(); ++i)
     require(part.layers[i] >= 0 && part.layers[i] < config.layers &&
                 (i == 0 || part.layers[i - 1] < part.layers[i]),

@@ -1,5 +1,5 @@
 // ModelPart: which part of a model a rank holds, when matrices are divided among ranks (tensor
-// parallel) and layers among stages (pipeline parallel).
+// parallel), layers among stages (pipeline parallel) and experts among ranks (expert parallel).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,8 @@ namespace ringside::transformer {
 struct ModelPart {
   // This rank's place among the ranks that share every matrix.
   int tensor_rank = 0, tensor_ranks = 1;
+  // This rank's place among the ranks that divide the experts of every block.
+  int expert_rank = 0, expert_ranks = 1;
   // The blocks that this rank holds, ascending. Empty: all.
   std::vector<std::int64_t> layers;
   bool embedding = true;
@@ -26,6 +28,9 @@ struct ModelPart {
 // heads and d_ff divide by their number, kv_heads divides by it or divides it, and every rank gets
 // a row of the vocabulary.
 void require_divisible(const Config& config, int tensor_ranks);
+
+// The same for the ranks that divide the experts: their number divides that of the experts.
+void require_experts_divisible(const Config& config, int expert_ranks);
 
 // Throws Error if the part is not one of this model: a layer that it does not have, not ascending,
 // or ranks that cannot share it.

@@ -66,9 +66,27 @@ ParameterTable::ParameterTable(const Config& config) {
     matrix(block + "self_attn.o_proj.weight", i, d, q, columns, config.heads,
            glorot(d, q) / branch);
     norm(block + "post_attention_layernorm.weight", i);
-    matrix(block + "mlp.gate_proj.weight", i, f, d, rows, f, glorot(f, d));
-    matrix(block + "mlp.up_proj.weight", i, f, d, rows, f, glorot(f, d));
-    matrix(block + "mlp.down_proj.weight", i, d, f, columns, f, glorot(d, f) / branch);
+    const auto feed_forward = [&](const std::string& part, const char* gate, const char* up,
+                                  const char* down) {
+      matrix(part + gate, i, f, d, rows, f, glorot(f, d));
+      matrix(part + up, i, f, d, rows, f, glorot(f, d));
+      matrix(part + down, i, d, f, columns, f, glorot(d, f) / branch);
+    };
+    if (config.experts == 0)
+      feed_forward(block + "mlp.", "gate_proj.weight", "up_proj.weight", "down_proj.weight");
+    else
+      entries_.push_back({.name = block + "block_sparse_moe.gate.weight",
+                          .shape = {config.experts, d},
+                          .divided = {},
+                          .layer = i,
+                          .deviation = glorot(config.experts, d)});
+    for (std::int64_t e = 0; e < config.experts; ++e) {
+      const std::size_t first = entries_.size();
+      feed_forward(fmt::format("{}block_sparse_moe.experts.{}.", block, e), "w1.weight",
+                   "w3.weight", "w2.weight");
+      for (std::size_t j = first; j < entries_.size(); ++j)
+        entries_[j].expert = e, entries_[j].experts = config.experts;
+    }
   }
   norm("model.norm.weight", ParameterEntry::in_head);
   if (!config.tied_head)
@@ -85,6 +103,8 @@ const ParameterEntry& ParameterTable::entry(std::string_view name) const {
 }
 
 std::optional<std::string> name_in(const ModelPart& part, const ParameterEntry& entry) {
+  if (entry.is_expert() && entry.expert * part.expert_ranks / entry.experts != part.expert_rank)
+    return std::nullopt;
   const bool held = entry.layer == ParameterEntry::in_embedding ? part.embedding
                     : entry.layer == ParameterEntry::in_head    ? part.head
                                                                 : part.holds_layer(entry.layer);
@@ -94,7 +114,7 @@ std::optional<std::string> name_in(const ModelPart& part, const ParameterEntry& 
 }
 
 bool is_counted(const ModelPart& part, const ParameterEntry& entry) {
-  return name_in(part, entry) == entry.name &&
+  return name_in(part, entry) == entry.name && (entry.is_expert() || part.expert_rank == 0) &&
          part.tensor_rank % entry.copies(part.tensor_ranks) == 0;
 }
 

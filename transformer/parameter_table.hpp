@@ -9,6 +9,10 @@
 //     ...self_attn.o_proj               [d, heads * D]     columns    0
 //     ...mlp.gate_proj, up_proj         [d_ff, d]          rows       0
 //     ...mlp.down_proj                  [d, d_ff]          columns    0
+//       or block_sparse_moe.gate        [E, d]             no         0
+//       and for each of E experts
+//          ...experts.0.w1, w3          [d_ff, d]          rows       0
+//          ...experts.0.w2              [d, d_ff]          columns    0
 //     model.norm.weight                 [d]                no         head
 //     lm_head.weight                    [V, d]             rows       head
 //
@@ -42,11 +46,19 @@ struct ParameterEntry {
   std::int64_t layer = 0;      // the block, or a Place
   double deviation = 0;        // of the first values; 0: they are ones
   bool tied = false;           // the head uses this matrix too
+  // Of a matrix of an expert: which of how many it belongs to. Expert parallel ranks hold the
+  // matrices of some experts.
+  std::int64_t expert = 0, experts = 0;
 
   bool is_norm() const { return shape.size() == 1; }
   // Whether weight decay applies: to the matrices of the blocks and to an untied head. Norm weights
   // and token embeddings have no reason to shrink towards zero.
   bool is_decayed() const { return !is_norm() && layer != in_embedding; }
+
+  bool is_expert() const { return experts > 0; }
+  // Whether the tensor ranks hold the same key or value heads, each with the gradient of its own
+  // query heads.
+  bool shares_heads(int tensor_ranks) const { return divided && copies(tensor_ranks) > 1; }
 
   // How many neighbouring tensor ranks hold the same elements: all of them for a norm, several for
   // a key or value head if there are more ranks than such heads, otherwise 1.

@@ -30,6 +30,11 @@ Tensor TensorDivision::attention(const Tensor& q, const Tensor& k, const Tensor&
   return autograd::causal_attention(q, k, v);
 }
 
+Tensor TensorDivision::experts(const Tensor& rows, std::span<const std::int64_t> counts,
+                               const ComputeExperts& compute) const {
+  return compute(rows, counts);
+}
+
 autograd::RopeTable TensorDivision::positions(const autograd::RopeTable& table,
                                               std::int64_t) const {
   return table;

@@ -1,16 +1,20 @@
-// TensorDivision: what a model asks of the ranks that share its matrices (tensor parallel) and the
-// tokens of its sequences (context parallel). Nothing else in the layers knows that there are other
-// ranks.
+// TensorDivision: what a model asks of the ranks that share its matrices (tensor parallel), the
+// tokens of its sequences (context parallel) and its experts (expert parallel). Nothing else in the
+// layers knows that there are other ranks.
 //
 //     x ── column ──┬── q, k, v: some heads ── attention ──┬── row: o ───── y
 //                   └── gate, up: some of d_ff ── swiglu ──┴── row: down ── y
 //
 // The names are those of Shoeybi et al., "Megatron-LM" (2019), section 3: docs/tensor_parallel.md.
 // The default is one rank, which holds everything: plain layers. training/mesh/group_division gives
-// the layers of parallel/tensor/ and the attention of parallel/context/ for them.
+// the layers of parallel/tensor/, the attention of parallel/context/ and the exchange of tokens of
+// parallel/experts/ for them.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <span>
 #include <vector>
 
 #include "autograd/nn/layers.hpp"
@@ -52,6 +56,21 @@ class TensorDivision {
                                         std::int64_t tokens) const;
   // Whether a rank has only some tokens of every sequence, from the embedding to the loss.
   virtual bool divides_context() const { return false; }
+
+  // The experts of a block: rank r of expert_ranks() has experts r E / ranks to (r + 1) E / ranks.
+  virtual int expert_rank() const { return 0; }
+  virtual int expert_ranks() const { return 1; }
+  // rows [M, d]: a row for each choice of this rank's tokens, sorted by expert; counts [E]: how
+  // many each expert has -> what the experts make of them, in the same order. `compute` does so for
+  // the rows and counts of the experts of one rank; under tensor parallel it gives a term of the
+  // sum.
+  using ComputeExperts =
+      std::function<autograd::Tensor(const autograd::Tensor&, std::span<const std::int64_t>)>;
+  virtual autograd::Tensor experts(const autograd::Tensor& rows,
+                                   std::span<const std::int64_t> counts,
+                                   const ComputeExperts& compute) const;
+  // Adds up numbers of this rank's tokens over the ranks that share their sequences, in place.
+  virtual void add_over_sequences(const autograd::Tensor& /*numbers*/) const {}
 
   // Whether row and embedding leave a rank 1/size() of the tokens, and column and cross_entropy
   // gather them (sequence parallel). The gradients of norms are then sums over a rank's tokens.

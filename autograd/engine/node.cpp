@@ -104,7 +104,7 @@ void attach(Tensor& output, std::shared_ptr<Node> node) {
   output.impl_->grad_fn = std::move(node);
 }
 
-bool is_recorded(std::initializer_list<Tensor> inputs) {
+bool is_recorded(std::span<const Tensor> inputs) {
   if (!grad_enabled()) return false;
   for (const Tensor& input : inputs)
     if (input.defined() && input.requires_grad()) return true;

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -115,14 +116,17 @@ bool is_exclusive(const Tensor& tensor);
 void attach(Tensor& output, std::shared_ptr<Node> node);
 
 // Whether an op on these inputs is recorded: history is on, and one of them requires a gradient.
-bool is_recorded(std::initializer_list<Tensor> inputs);
+bool is_recorded(std::span<const Tensor> inputs);
+inline bool is_recorded(std::initializer_list<Tensor> inputs) {
+  return is_recorded(std::span(inputs.begin(), inputs.size()));
+}
 
 // The last line of an op. Makes `output` the result of an op on `inputs`, if the op is recorded;
 // otherwise `backward` is dropped.
 //
 //     return record("silu", y, {x}, [x](const Node&, const Tensor& dy) -> Gradients { ... });
 template <class Backward>
-Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs,
+Tensor record(const char* name, Tensor output, std::span<const Tensor> inputs,
               Backward&& backward) {
   Profile::note_forward(name);
   if (!is_recorded(inputs)) return output;
@@ -131,6 +135,12 @@ Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inp
   attach(output, std::make_shared<OpNode>(name, output, std::move(edges),
                                           std::forward<Backward>(backward)));
   return output;
+}
+template <class Backward>
+Tensor record(const char* name, Tensor output, std::initializer_list<Tensor> inputs,
+              Backward&& backward) {
+  return record(name, std::move(output), std::span(inputs.begin(), inputs.size()),
+                std::forward<Backward>(backward));
 }
 
 }  // namespace ringside::autograd

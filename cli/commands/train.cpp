@@ -86,7 +86,8 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   option("--mesh AXES", args.mesh,
          "Ranks in a grid, such as pp=2,dp=2,tp=2: tp ranks divide every matrix (tensor parallel), "
          "pp ranks the layers (pipeline parallel), cp ranks the tokens of each sequence (context "
-         "parallel), dp and fsdp ranks the batch. dp ranks hold copies, fsdp ranks shards (zero1, "
+         "parallel), ep ranks the batch and the experts (expert parallel), dp and fsdp ranks the "
+         "batch. dp ranks hold copies, fsdp ranks shards (zero1, "
          "zero2 or zero3); without fsdp --parallel works along dp. The last axis varies fastest "
          "[all ranks are dp]");
   option.flag("--sequence-parallel", args.sequence_parallel,
@@ -120,7 +121,15 @@ void add_model_options(CLI::App& command, TrainArguments& args) {
   option("--layers N", config.layers, "Number of blocks");
   option("--heads N", config.heads, "Query heads");
   option("--kv-heads N", config.kv_heads, "Key and value heads [as many as query heads]");
-  option("--d-ff N", config.d_ff, "Width of the feed-forward layers");
+  option("--d-ff N", config.d_ff, "Width of the feed-forward layers, or of each expert");
+  option("--experts N", config.experts,
+         "Experts in the place of each feed-forward layer (mixture of experts, as in Mixtral) "
+         "[none; moe-tiny: 8]");
+  option("--experts-per-token K", config.experts_per_token,
+         "Experts that the router chooses for each token [2]");
+  option("--balance X", config.balance,
+         "Weight of the loss that keeps the load of the experts equal; 0: none [0.01]",
+         not_negative());
   option("--vocabulary N", config.vocabulary,
          "Number of tokens; bytes need 256 [tiny: as many as --tokenizer has]");
   option("--sequence N", args.plan.options.sequence,

@@ -3,6 +3,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/scoped_value.hpp"
 #include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
@@ -31,12 +32,33 @@ class ScheduleBackend final : public Backend {
   Traffic traffic() const override { return watchdog_.traffic(); }
 
   void run(const Call& call, const void* input, void* output) override {
-    carry_out(call, input, output, nullptr);
+    const std::uint64_t number = next_number(call);
+    watchdog_.begin(number, call);
+    try {
+      const Schedule& schedule = schedule_of(call);
+      watchdog_.set_steps(schedule.steps.size());
+      watchdog_.listen_sometimes();
+      const int parts = std::max(1, schedule.chunks / size());  // of a block
+      const Chunks chunks =
+          unequal_ ? Chunks::from(unequal_->output, parts) : equal_chunks(call, schedule);
+      const Chunks input_chunks = unequal_ ? Chunks::from(unequal_->input, parts) : chunks;
+      if (unequal_ && call.collective == Collective::all_to_all) check_direct(call, schedule);
+      const Buffers buffers =
+          buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
+                     static_cast<std::byte*>(output));
+      executor_->run({schedule, call, number, chunks, input_chunks, buffers});
+      watchdog_.end();
+      if (call.reduce == ReduceOp::avg)
+        scale_for_avg(call.type, output, chunks.size(buffers.kept), size());
+    } catch (...) {
+      watchdog_.give_up();
+    }
   }
 
   void run_unequal(const Call& call, const void* input, void* output,
                    const BlockBegins& begins) override {
-    carry_out(call, input, output, &begins);
+    const ScopedValue<const BlockBegins*> unequal(unequal_, &begins);
+    run(call, input, output);
   }
 
   void interrupt(const std::string& cause) noexcept override {
@@ -71,30 +93,6 @@ class ScheduleBackend final : public Backend {
   }
 
  private:
-  void carry_out(const Call& call, const void* input, void* output, const BlockBegins* unequal) {
-    const std::uint64_t number = next_number(call);
-    watchdog_.begin(number, call);
-    try {
-      const Schedule& schedule = schedule_of(call);
-      watchdog_.set_steps(schedule.steps.size());
-      watchdog_.listen_sometimes();
-      const int parts = std::max(1, schedule.chunks / size());  // of a block
-      const Chunks chunks =
-          unequal ? Chunks::from(unequal->output, parts) : equal_chunks(call, schedule);
-      const Chunks input_chunks = unequal ? Chunks::from(unequal->input, parts) : chunks;
-      if (unequal && call.collective == Collective::all_to_all) check_direct(call, schedule);
-      const Buffers buffers =
-          buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
-                     static_cast<std::byte*>(output));
-      executor_->run({schedule, call, number, chunks, input_chunks, buffers});
-      watchdog_.end();
-      if (call.reduce == ReduceOp::avg)
-        scale_for_avg(call.type, output, chunks.size(buffers.kept), size());
-    } catch (...) {
-      watchdog_.give_up();
-    }
-  }
-
   // No rank knows how long a block is that it only passes on.
   static void check_direct(const Call& call, const Schedule& schedule) {
     for (const Step& step : schedule.steps)
@@ -174,6 +172,7 @@ class ScheduleBackend final : public Backend {
   std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t>, Schedule> schedules_;
   Watchdog watchdog_;  // in front of the transport
   std::unique_ptr<Executor> executor_;
+  const BlockBegins* unequal_ = nullptr;  // of the call under way; nullptr: its blocks are equal
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
 };

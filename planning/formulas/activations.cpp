@@ -22,12 +22,14 @@ struct Symbols {
         t(tensor_ranks(plan)),
         tokens(micro_batch_tokens(plan)),
         e("e", plan.types.activations),
-        f("f", model.d_ff),
+        f(model.experts ? "K f" : "f", model.d_ff * model.per_token()),
+        rows(model.experts ? "K h" : "0", model.experts ? model.per_token() * model.d_model : 0),
         q("q", model.q_width()),
         kv("kv", std::max(model.kv_width(), model.head_size * plan.mesh.size(Axis::tp))),
         vocabulary("V", model.vocabulary),
         stream(plan.sequence_parallel ? h / t : h) {}
-  Quantity s, b, h, a, t, tokens, e, f, q, kv, vocabulary;
+  // rows: numbers of a token's rows for K experts; f: inside these. Both 0 and f without experts.
+  Quantity s, b, h, a, t, tokens, e, f, rows, q, kv, vocabulary;
   Quantity stream;  // numbers of the residual stream for each token of the sequence
 };
 
@@ -57,7 +59,8 @@ Term gpt_block(const Symbols& x, const Plan& plan) {
 // A block of transformer/layers.cpp. Attention is fused and keeps no scores, so selective
 // recomputation has nothing to drop. Kept for each token: the block's input and the sum before the
 // second norm, both in the residual stream; both normed inputs; q, k, v and the output of
-// attention; gate, up and their product; one number per head and per norm.
+// attention; gate, up and their product; one number per head and per norm. With experts of equal
+// load: K rows for the experts and K outputs, K times gate, up and product; logits of the router.
 //
 // Context parallel with all_gather keeps the keys and values of all ranks. Sequence parallel
 // divides the residual stream. Ringside keeps the normed inputs whole; others gather them again in
@@ -75,8 +78,12 @@ Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
   const Quantity each = !plan.sequence_parallel ? 4 * h + 2 + divided / t
                         : model.own             ? 2 * h + 2 + (2 * h + divided) / t
                                                 : (4 * h + 2 + divided) / t;
-  return {"A_block", "activations of a block, for one micro-batch", x.tokens * x.e * each,
-          Unit::bytes, source};
+  if (!model.experts)
+    return {"A_block", "activations of a block, for one micro-batch", x.tokens * x.e * each,
+            Unit::bytes, source};
+  const Quantity routed("E", model.experts->routed), chosen("K", model.per_token());
+  return {"A_block", "activations of a block, for one micro-batch, with equal load of the experts",
+          x.tokens * (x.e * (each + 2 * x.rows + routed) + 20 * chosen), Unit::bytes, source};
 }
 
 Quantity rows_of_logits(const Model& model, const Plan& plan) {
@@ -105,7 +112,12 @@ Term working_memory(const Model& model, const Plan& plan, const PipelinePart& pa
   const char* const source = "counted op by op in planning/formulas/activations.cpp";
   Quantity backward = 0;
   if (model.kind == Model::Kind::llama) {
-    const Quantity in_block = x.tokens * (x.h + x.f / x.t) + max(x.tokens, x.h) * x.f / x.t;
+    Quantity in_block = x.tokens * (x.h + x.f / x.t) + max(x.tokens, x.h) * x.f / x.t;
+    if (model.experts)  // dy and dx of the rows, and the gradients of one matrix of all experts
+      in_block = x.tokens * (x.h + 2 * x.rows + x.f / x.t) +
+                 max(x.tokens * x.f, x.h * Quantity("f E / n", static_cast<double>(model.d_ff) *
+                                                                   model.experts->here())) /
+                     x.t;
     backward = x.e * (part.has_head ? in_block : in_block + x.tokens * x.stream);
   }
   const char* const what = "gradients within a block, while backward runs through it";

@@ -43,9 +43,14 @@ Term tensor_calls_of_block(const Model& model, const Plan& plan) {
           Unit::number, korthikanti};
 }
 
+Quantity tensor_rows(const Model& model) {
+  if (!model.experts) return 1;
+  return {"(1 + K) / 2", (1 + static_cast<double>(model.per_token())) / 2};
+}
+
 Term tensor_bytes_of_block(const Model& model, const Plan& plan) {
-  const Quantity t = tensor_ranks(plan), calls = tensor_calls_of_block(model, plan);
-  const Quantity stream = residual_stream(model, plan);
+  const Quantity t = tensor_ranks(plan), calls = tensor_calls_of_block(model, plan),
+                 stream = residual_stream(model, plan) * tensor_rows(model);
   return {"D_tp", "sent for a block by a tensor-parallel rank, one micro-batch",
           plan.sequence_parallel ? calls * stream * (t - 1) / t : 2 * calls * stream * (t - 1) / t,
           Unit::bytes, korthikanti};
@@ -99,6 +104,31 @@ Term context_bytes_of_block(const Model& model, const Plan& plan) {
   return {"D_cp", "sent for a block by a context-parallel rank, one micro-batch",
           again ? 2 * forward + backward : forward + backward, Unit::bytes,
           "parallel/context/attention.hpp"};
+}
+
+// Forward, and backward: K rows of d numbers for each token go to the experts, and as many come
+// back. Before them, every rank tells every other how many rows it has for each of its experts.
+Term expert_calls_of_block(const Plan& plan) {
+  const Quantity again(plan.recompute == Recompute::full ? 3 : 0);
+  return {"calls", "all-to-alls of a block, one micro-batch: counts, rows and outputs; gradients",
+          5 + again, Unit::number, "parallel/experts/dispatch.hpp"};
+}
+
+Term expert_bytes_of_block(const Model& model, const Plan& plan) {
+  const Quantity n("n", plan.mesh.size(Axis::ep)),
+      tokens = micro_batch_tokens(plan), e("e", plan.types.activations), d("d", model.d_model),
+      chosen("K", model.per_token()), routed("E", model.experts->routed);
+  const Quantity each = (n - 1) / n * e * tokens * chosen * d, counts = (n - 1) / n * 8 * routed;
+  const bool again = plan.recompute == Recompute::full;
+  return {"D_ep", "sent for a block by an expert-parallel rank, one micro-batch, with equal load",
+          again ? 6 * each + 2 * counts : 4 * each + counts, Unit::bytes,
+          "parallel/experts/dispatch.hpp"};
+}
+
+Quantity parameters_beside_experts(const Model& model, const Quantity& t,
+                                   const PipelinePart& part) {
+  const Quantity d("d", model.d_model), f("f", model.d_ff), here("E / n", model.experts->here());
+  return stage_parameters(model, t, part) - Quantity("L_stage", part.blocks) * 3 * d * f * here / t;
 }
 
 double calls_behind_blocks(double units, double blocks, bool has_head) {

@@ -19,6 +19,8 @@ Term ring_all_gather_bytes(const Quantity& n, const Quantity& buffer);
 // sequence parallel a call is an all-reduce; with it, an all-gather or a reduce-scatter.
 Term tensor_calls_of_block(const Model& model, const Plan& plan);
 Term tensor_bytes_of_block(const Model& model, const Plan& plan);
+// Rows of a token in such a call, the mean: 1, and with experts K in the feed-forward half.
+Quantity tensor_rows(const Model& model);
 
 // The same for embedding (its output), head (the gradient of its input) and cross-entropy (three
 // fp32 numbers a token).
@@ -43,6 +45,12 @@ ShardedUnits sharded_units(const Model& model, const Quantity& t, const Pipeline
 // Context parallel: calls of a block's attention, and what a rank sends in them, one micro-batch.
 Term context_calls_of_block(const Plan& plan);
 Term context_bytes_of_block(const Model& model, const Plan& plan);
+
+// Expert parallel: all-to-alls of a block, and what a rank sends in them, one micro-batch, with
+// equal load of the experts. And what is averaged along ep: all but the experts.
+Term expert_calls_of_block(const Plan& plan);
+Term expert_bytes_of_block(const Model& model, const Plan& plan);
+Quantity parameters_beside_experts(const Model& model, const Quantity& t, const PipelinePart& part);
 
 // Pipeline parallel: one message to a neighbouring stage.
 Term boundary_bytes(const Model& model, const Plan& plan);

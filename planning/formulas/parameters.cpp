@@ -48,6 +48,15 @@ std::vector<Term> with_experts(const Model& model) {
   return {attention, feed_forward, experts, total};
 }
 
+// A block whose matrices are those of attention, the router, and `experts` experts.
+Quantity with_experts_in_block(const Model& model, const Quantity& experts) {
+  const Quantity d("d", model.d_model), f("f", model.d_ff), q("q", model.q_width()),
+      kv("kv", model.kv_width()), routed("E", model.experts->routed);
+  return 2 * d * q + 2 * d * kv + d * routed + 3 * d * f * experts;
+}
+
+constexpr const char* mixtral = "Jiang et al. 2024 (Mixtral), section 2.1";
+
 }  // namespace
 
 Term block_matrices(const Model& model) {
@@ -57,9 +66,29 @@ Term block_matrices(const Model& model) {
   if (model.kind == Model::Kind::gpt)
     return {"P_matrices", "matrices of a block: q, k, v, output; up, down", 4 * d * d + 2 * d * f,
             Unit::number, gpt};
+  if (model.experts)
+    return {"P_matrices",
+            "matrices of a block: q and output, k and v; router; gate, up, down of E experts",
+            with_experts_in_block(model, {"E", model.experts->routed}), Unit::number, mixtral};
   const Quantity q("q", model.q_width()), kv("kv", model.kv_width());
   return {"P_matrices", "matrices of a block: q and output, k and v; gate, up, down",
           2 * d * q + 2 * d * kv + 3 * d * f, Unit::number, llama};
+}
+
+Term active_matrices(const Model& model) {
+  if (model.kind != Model::Kind::llama || !model.experts) return block_matrices(model);
+  return {"P_active", "matrices of a block that compute a token: K of E experts",
+          with_experts_in_block(model, {"K", model.experts->per_token}), Unit::number, mixtral};
+}
+
+Term active_parameters(const Model& model) {
+  const Experts& experts = *model.experts;
+  const Quantity d("d", model.d_model), f("f_e", experts.d_ff), routed("E", experts.routed),
+      chosen("K", experts.per_token), blocks("L_experts", model.layers - experts.dense_blocks);
+  return {
+      "P_active", "parameters that compute a token: without E - K experts of a block",
+      Quantity("P", parameter_count(model).back().value()) - blocks * 3 * d * f * (routed - chosen),
+      Unit::number, mixtral};
 }
 
 Term block_vectors(const Model& model) {
@@ -96,6 +125,13 @@ Term head(const Model& model) {
 }
 
 Term whole_block(const Model& model, const Quantity& t) {
+  if (model.experts) {
+    const Quantity d("d", model.d_model), routed("E", model.experts->routed);
+    return {"P_block", "parameters of a block on one rank, with E / n experts and the router",
+            (with_experts_in_block(model, {"E / n", model.experts->here()}) - d * routed) / t +
+                d * routed + block_vectors(model),
+            Unit::number, "transformer/parameter_table.hpp"};
+  }
   return {"P_block", "parameters of a block on one rank",
           block_matrices(model) / t + block_vectors(model), Unit::number,
           "Shoeybi et al. 2019 (Megatron-LM), section 3"};

@@ -11,8 +11,15 @@
 
 namespace ringside::planning {
 
-// The matrices of one block, which tensor parallel divides.
+// The matrices of one block, which tensor parallel divides; and with experts the router, which it
+// does not.
 Term block_matrices(const Model& model);
+
+// The same without the experts that a token does not use; equal without experts.
+Term active_matrices(const Model& model);
+
+// All parameters but the experts that a token does not use. For models with experts.
+Term active_parameters(const Model& model);
 
 // The norms and biases of one block, which every rank of a tensor-parallel group keeps.
 Term block_vectors(const Model& model);
@@ -26,7 +33,8 @@ Term last_norm(const Model& model);
 // The matrix of the head; 0 if it is the embedding's.
 Term head(const Model& model);
 
-// A block on one of t tensor-parallel ranks: matrices divided, vectors whole.
+// A block on one of t tensor-parallel ranks: matrices divided, vectors and router whole; of the
+// experts those of one of the expert-parallel ranks (Experts::ranks).
 Term whole_block(const Model& model, const Quantity& t);
 
 // The parameters of a part of the pipeline on one of t tensor-parallel ranks: its blocks, and where

@@ -28,7 +28,7 @@ Quantity attention_flops(const Model& model, const Plan& plan) {
 }
 
 Term block_forward_flops(const Model& model, const Plan& plan) {
-  const Quantity products = 2 * micro_batch_tokens(plan) * block_matrices(model);
+  const Quantity products = 2 * micro_batch_tokens(plan) * active_matrices(model);
   return {"F_block", "forward of a block, one micro-batch",
           model.heads == 0 ? products : products + attention_flops(model, plan), Unit::flops,
           narayanan};
@@ -82,13 +82,17 @@ Term scores_traffic(const Model& model, const Plan& plan) {
 //              write one, and a mask of one byte): 2 (2 e + 3 e + 1) d = (10 e + 2) d
 //              GELU: 2 e f
 //     Llama    two RMSNorms and two additions: 10 e d;  rotary positions: 2 e (q + kv)
-//              SwiGLU: 3 e f;  fused attention reads q, k, v and writes its output: e (2 q + 2 kv)
+//              SwiGLU: 3 e f, of K experts K times as much, and 5 e K d to gather a token's rows
+//              (read, write) and to add up what K experts say (read, weigh, add)
+//              fused attention reads q, k, v and writes its output: e (2 q + 2 kv)
 Term block_forward_traffic(const Model& model, const Plan& plan) {
   const Quantity t = tensor_ranks(plan), e("e", plan.types.activations), d("d", model.d_model),
-                 f("f", model.d_ff), q("q", model.q_width()), kv("kv", model.kv_width());
+                 f("f", model.d_ff * model.per_token()), q("q", model.q_width()),
+                 kv("kv", model.kv_width());
   Quantity whole = 0, divided = 0;
   if (model.kind == Model::Kind::gpt) whole = (10 * e + 2) * d, divided = 2 * e * f;
   if (model.kind == Model::Kind::llama) whole = 10 * e * d, divided = e * (4 * q + 4 * kv + 3 * f);
+  if (model.experts) whole = whole + 5 * e * Quantity("K", model.per_token()) * d;
   return {"B_forward", "memory traffic of a block outside of products, forward of one token",
           (plan.sequence_parallel ? (whole + divided) / t : whole + divided / t) +
               scores_traffic(model, plan),

@@ -185,10 +185,11 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   validate(plan, model);
   require(model.has_blocks(), "only the state of {} is known, so its step cannot be simulated",
           model.name);
-  require(plan.mesh.size(Axis::cp) == 1,
-          "the axis cp is not simulated: leave it out of --mesh {}, or ask ringside account, which "
-          "knows its bytes and memory",
-          plan.mesh.text());
+  for (const Axis axis : {Axis::cp, Axis::ep})
+    require(plan.mesh.size(axis) == 1,
+            "the axis {} is not simulated: leave it out of --mesh {}, or ask ringside account, "
+            "which knows its bytes and memory",
+            parallel::name_of(axis), plan.mesh.text());
   machine.level_for(plan.mesh.ranks());
   require_ranks(plan, options.stragglers);
   Simulation result;

@@ -56,17 +56,18 @@ void add_computing(const Model& model, const Plan& plan, const Machine& machine,
 void add_tensor_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
                       StageLoad& load) {
   const double tokens = micro_batch_tokens(plan).value(),
-               stream = tokens * static_cast<double>(model.d_model) * plan.types.activations;
+               stream = tokens * static_cast<double>(model.d_model) * plan.types.activations,
+               in_block = stream * tensor_rows(model).value();
   const double all = stage.blocks * tensor_calls_of_block(model, plan).value(),
                halves = stage.blocks * (model.heads == 0 ? 1 : 2);
   const Collective sum = Collective::all_reduce;
   if (plan.sequence_parallel) {
     // An all-gather and a reduce-scatter of the same buffer take the same time.
-    load.tensor_forward.push_back({Collective::all_gather, 2 * halves, stream});
-    load.tensor_backward.push_back({Collective::all_gather, all - 2 * halves, stream});
+    load.tensor_forward.push_back({Collective::all_gather, 2 * halves, in_block});
+    load.tensor_backward.push_back({Collective::all_gather, all - 2 * halves, in_block});
   } else {
-    load.tensor_forward.push_back({sum, halves, stream});
-    load.tensor_backward.push_back({sum, all - halves, stream});
+    load.tensor_forward.push_back({sum, halves, in_block});
+    load.tensor_backward.push_back({sum, all - halves, in_block});
   }
   if (model.vocabulary == 0) return;
   if (stage.has_embedding) load.tensor_forward.push_back({sum, 1, stream});

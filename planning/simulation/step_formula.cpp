@@ -1,6 +1,7 @@
 #include "planning/simulation/step_formula.hpp"
 
 #include "planning/formulas/communication.hpp"
+#include "planning/formulas/symbols.hpp"
 #include "planning/simulation/stage_load.hpp"
 
 namespace ringside::planning {
@@ -30,9 +31,11 @@ double StepFormula::held(std::size_t coordinate) const {
          bytes_of(here, "optimizer state");
 }
 
-StepFormula step_formula(const Model& model, const Plan& plan, const std::vector<int>& rank_of) {
+StepFormula step_formula(const Model& whole, const Plan& plan, const std::vector<int>& rank_of) {
+  const Model model = on_mesh(whole, plan.mesh);
   const int t = plan.mesh.size(Axis::tp), n = static_cast<int>(plan.state_ranks()),
-            c = plan.mesh.size(Axis::cp), p = plan.mesh.size(Axis::pp);
+            c = plan.mesh.size(Axis::cp), x = plan.mesh.size(Axis::ep),
+            p = plan.mesh.size(Axis::pp);
   const auto m = static_cast<double>(plan.micro_batches);
   // The machine decides about times only.
   const auto load = load_of(model, plan, find_machine("laptop"));
@@ -42,6 +45,20 @@ StepFormula step_formula(const Model& model, const Plan& plan, const std::vector
          &copies = formula.sent[Axis::dp], &state = formula.sent[plan.state_axis()];
   if (c > 1)
     cp = m * static_cast<double>(model.layers) * context_bytes_of_block(model, plan).value() / p;
+  // Along ep all but the experts is averaged.
+  double& ep = formula.sent[Axis::ep];
+  if (x > 1)
+    ep = m * static_cast<double>(model.layers) * expert_bytes_of_block(model, plan).value() / p;
+  for (std::int64_t i = 0; x > 1 && i < p; ++i)
+    ep +=
+        sent_in(
+            {Collective::all_reduce, 1,
+             plan.types.gradients *
+                 parameters_beside_experts(model, tensor_ranks(plan), pipeline_part(model, plan, i))
+                     .value() /
+                 (plan.stage() > 0 ? n : 1)},
+            x) /
+        p;
   for (const StageLoad& stage : load.stages) {
     for (const auto* calls : {&stage.tensor_forward, &stage.tensor_backward})
       for (const Calls& each : *calls) tp += m * sent_in(each, t) / p;

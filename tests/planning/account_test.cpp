@@ -74,6 +74,35 @@ TEST_CASE("tensor parallel sends m L 8 (t-1)/t T d e, and its edges") {
   }
 }
 
+TEST_CASE("expert parallel sends 4 K T d e (n-1)/n in a block, and gradients of all but experts") {
+  Model model = small_model();
+  model.experts = Experts{.routed = 8, .per_token = 2, .d_ff = 128};
+  const double attention = 4 * 48 * 48 + 2 * 48 + 8 * 48, expert = 3 * 48 * 128;
+  for (const int n : {2, 4, 8}) {
+    CAPTURE(n);
+    const Plan plan = plan_on(fmt::format("ep={}", n).c_str());
+    const Account result = account(model, plan, find_machine("h100"));
+    const double shared = 12 * attention + 2 * table + 48, share = (n - 1.0) / n;
+    CHECK(result.parameters == 12 * 8 * expert + shared);
+    CHECK(result.active_parameters == 12 * 2 * expert + shared);
+    CHECK(result.stages[0].of(ringside::autograd::MemoryKind::parameters) ==
+          doctest::Approx(4 * (12 * 8.0 / n * expert + shared)));
+    CHECK(sums_of(result, "ep").calls == 4 * 12 * 5 + 1);
+    CHECK(sums_of(result, "ep").bytes ==
+          doctest::Approx(4 * 12 * (4 * 2 * stream + 8 * 8) * share + 2 * 4 * shared * share));
+    CHECK(result.tokens == 4 * n * tokens);
+    // With tensor parallel the K rows of a token are added up, and not one.
+    const Account both =
+        account(model, plan_on(fmt::format("ep={},tp=2", n).c_str()), find_machine("h100"));
+    CHECK(sums_of(both, "tp").bytes ==
+          doctest::Approx(4 * (12 * 4 * 1.5 * stream + 2 * stream + 12 * tokens)));
+  }
+  CHECK_THROWS_WITH(account(model, plan_on("ep=3"), find_machine("h100")),
+                    "the 8 experts of small do not divide by ep=3");
+  CHECK_THROWS_WITH(account_of(plan_on("ep=2")),
+                    "ep divides experts, and small has none: leave out ep");
+}
+
 TEST_CASE("data parallel sends 2 (n-1)/n of the gradients, ZeRO sends them by stage") {
   const double n = 4, part = 3.0 / 4, all = 12 * block + 2 * table + 48;
   Plan plan = plan_on("dp=4");

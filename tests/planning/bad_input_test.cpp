@@ -120,7 +120,8 @@ TEST_CASE("a machine file is refused with the place of the mistake") {
 
 TEST_CASE("a model is refused with the place of the mistake") {
   CHECK(tests::contains(sentence_of([] { find_model("llama4"); }),
-                        "there is no model or file named 'llama4'; sizes of Ringside: tiny, lab"));
+                        "there is no model or file named 'llama4'; sizes of Ringside: tiny, "
+                        "moe-tiny, lab"));
   const TemporaryDirectory directory;
   const auto path = directory.path() / "config.json";
   const auto error_of = [&](const char* text) {
@@ -129,8 +130,8 @@ TEST_CASE("a model is refused with the place of the mistake") {
     return sentence.substr(std::min(sentence.find("config.json"), sentence.size()));
   };
   CHECK(error_of(R"({"model_type": "bert"})") ==
-        "config.json: model_type is \"bert\", but llama, mistral, gpt2, deepseek_v3 or "
-        "feed_forward is expected");
+        "config.json: model_type is \"bert\", but llama, mistral, mixtral, gpt2, deepseek_v3 "
+        "or feed_forward is expected");
   CHECK(error_of(R"({"model_type": "gpt2", "vocab_size": 0.5})") ==
         "config.json: vocab_size is 0.5, but an integer from 1 to 1000000000 is expected");
   CHECK(error_of(R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 9, "n_layer": 1,
@@ -179,9 +180,7 @@ TEST_CASE("a plan that does not divide the model is refused") {
   CHECK(plan_error("llama3-8b", {}, "tp=-2") ==
         "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'");
   CHECK(plan_error("llama3-8b", {}, "ep=2") ==
-        "--mesh ep=2: there is no axis 'ep'; the axes are pp (pipeline parallel), dp (data "
-        "parallel), fsdp (data parallel that shards), cp (context parallel) and tp (tensor "
-        "parallel)");
+        "ep divides experts, and llama3-8b has none: leave out ep");
   CHECK(plan_error("korthikanti-175b", {.sequence = 2048}, "cp=2") ==
         "context parallel is known for models with fused attention only, not for korthikanti-175b: "
         "leave "

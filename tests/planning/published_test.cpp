@@ -259,3 +259,18 @@ TEST_CASE("Llama 3 405B: parameters, state, time of a step") {
 TEST_CASE("DeepSeek-V3: parameters, with the router's bias") {
   CHECK(parameters_of("deepseek-v3") == 671'026'419'200);
 }
+
+TEST_CASE("models with experts: parameters, and those that compute a token") {
+  const auto check = [](const char* name, double all, double active) {
+    CAPTURE(name);
+    const Model model = find_model(name);
+    near(parameter_count(model).back().value(), all, 2e-3);
+    near(active_parameters(model).value(), active, 2e-3);
+  };
+  check("mixtral-8x7b", 46.70e9, 12.88e9);  // Jiang et al. 2024: 47B and 13B
+  check("deepseek-v3", 671.03e9, 37.55e9);  // DeepSeek-V3 2024: 671B and 37B
+  const auto config = ringside::transformer::named_config("moe-tiny");
+  const Model tiny = find_model("moe-tiny");
+  CHECK(parameter_count(tiny).back().value() == ringside::transformer::parameter_count(config));
+  CHECK(active_parameters(tiny).value() == ringside::transformer::active_parameter_count(config));
+}

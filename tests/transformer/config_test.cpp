@@ -10,9 +10,13 @@ using namespace ringside::transformer;
 TEST_CASE("every named config is valid and has the expected number of parameters") {
   // embedding + head + layers x (4 d d + 3 d d_ff + 2 d) + d
   const std::pair<std::string, std::int64_t> expected[] = {
-      {"tiny", 857'216},       {"lab", 22'696'448},    {"small", 128'625'408},
-      {"medium", 423'183'360}, {"large", 969'411'840}, {"xl", 1'998'235'200},
+      {"tiny", 857'216},      {"moe-tiny", 2'446'464}, {"lab", 22'696'448},
+      {"small", 128'625'408}, {"medium", 423'183'360}, {"large", 969'411'840},
+      {"xl", 1'998'235'200},
   };
+  // moe-tiny: 8 experts of half the width, and a router of 8 x 128, in each of four layers.
+  CHECK(active_parameter_count(named_config("moe-tiny")) == 857'216 + 4 * 8 * 128);
+  CHECK(active_parameter_count(named_config("tiny")) == 857'216);
   CHECK(config_names().size() == std::size(expected));
   for (const auto& [name, count] : expected) {
     CAPTURE(name);
@@ -31,10 +35,10 @@ TEST_CASE("a tied head and shared key and value heads reduce the number of param
 }
 
 TEST_CASE("an unknown name is refused with a list of the known ones") {
-  CHECK_THROWS_WITH_AS(
-      named_config("huge"),
-      "there is no model size named 'huge'; the sizes are tiny, lab, small, medium, large, xl",
-      Error);
+  CHECK_THROWS_WITH_AS(named_config("huge"),
+                       "there is no model size named 'huge'; the sizes are tiny, moe-tiny, lab, "
+                       "small, medium, large, xl",
+                       Error);
 }
 
 TEST_CASE("inconsistent sizes are refused with the reason") {
@@ -51,6 +55,10 @@ TEST_CASE("inconsistent sizes are refused with the reason") {
   CHECK(refusal([](Config& c) { c.heads = c.kv_heads = 3; }) ==
         "d_model 128 does not divide into 3 heads: choose a width that is a multiple of the number "
         "of heads");
+  CHECK(refusal([](Config& c) { c.experts = 2, c.experts_per_token = 3; }) ==
+        "experts_per_token is 3, but a token can use 1 to 2 of 2 experts");
+  CHECK(refusal([](Config& c) { c.balance = -1; }) ==
+        "balance is -1, but the weight of the balance loss is a number of at least 0");
   CHECK(refusal([](Config& c) { c.d_model = 12; }) ==
         "a head is 3 wide (d_model 12 / 4 heads), but RoPE rotates pairs and needs an even width");
   CHECK(refusal([](Config& c) { c.kv_heads = 3; }) ==

@@ -1,5 +1,5 @@
-// Compares the model with LlamaForCausalLM of transformers on PyTorch. reference/make_reference.py
-// computed the numbers in reference/ there, in fp64.
+// Compares the model with LlamaForCausalLM and MixtralForCausalLM of transformers on PyTorch.
+// reference/make_reference.py computed the numbers in reference/ there, in fp64.
 
 #include <algorithm>
 #include <cmath>
@@ -72,11 +72,11 @@ void check_against(const std::string& name, DType dtype, const Tolerance& tolera
 }  // namespace
 
 TEST_CASE("loss, logits and every gradient equal those of PyTorch in fp64") {
-  for (const char* name : {"untied_grouped", "tied", "llama3_fp16", "linear"})
+  for (const char* name : {"untied_grouped", "tied", "llama3_fp16", "linear", "mixtral"})
     check_against(name, DType::fp64, {1e-10, 1e-10, 1e-10});
 }
 
 TEST_CASE("loss, logits and every gradient in fp32 equal those of PyTorch within rounding") {
-  for (const char* name : {"untied_grouped", "tied", "llama3_fp16", "linear"})
+  for (const char* name : {"untied_grouped", "tied", "llama3_fp16", "linear", "mixtral"})
     check_against(name, DType::fp32, {1e-6, 1e-5, 1e-5});
 }

@@ -3,7 +3,9 @@
 #include "autograd/ops/ops.hpp"
 #include "parallel/context/attention.hpp"
 #include "parallel/differentiable.hpp"
+#include "parallel/experts/dispatch.hpp"
 #include "parallel/tensor/linear.hpp"
+#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::training {
 
@@ -48,6 +50,24 @@ Tensor GroupDivision::cross_entropy(const Tensor& x, const Tensor& weight, const
 Tensor GroupDivision::attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
   if (!divides_context()) return TensorDivision::attention(q, k, v);
   return context_parallel::attention(q, k, v, context_, context_group_);
+}
+
+// f and g of tensor parallel stand around the experts of this rank: its tensor ranks have the same
+// rows, and a part of every matrix.
+Tensor GroupDivision::experts(const Tensor& rows, std::span<const std::int64_t> counts,
+                              const ComputeExperts& compute) const {
+  return expert_parallel::run_experts(
+      rows, counts,
+      [&](const Tensor& here, std::span<const std::int64_t> counts_here) {
+        return parallel::reduce_from_group(
+            compute(parallel::copy_to_group(here, group_, label), counts_here), group_, label);
+      },
+      expert_group_);
+}
+
+void GroupDivision::add_over_sequences(const Tensor& numbers) const {
+  if (divides_context())
+    parallel::all_reduce_sum(numbers, numbers, context_group_, "tokens of each expert");
 }
 
 autograd::RopeTable GroupDivision::positions(const autograd::RopeTable& table,

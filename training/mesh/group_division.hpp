@@ -1,6 +1,7 @@
-// GroupDivision: the matrices of a model divided over one process group and the tokens of its
-// sequences over another, as the model asks for it (transformer/tensor_division.hpp), with the
-// layers of parallel/tensor/ and the attention of parallel/context/.
+// GroupDivision: the matrices of a model divided over one process group, the tokens of its
+// sequences over another and its experts over a third, as the model asks for it
+// (transformer/tensor_division.hpp), with the layers of parallel/tensor/, the attention of
+// parallel/context/ and the exchange of parallel/experts/.
 // Hooks of single linear layers do not run: they have one f together.
 #pragma once
 
@@ -18,11 +19,13 @@ class GroupDivision final : public transformer::TensorDivision {
   // The groups must outlive this object and every backward through it.
   GroupDivision(collectives::ProcessGroup& group, bool divide_sequence,
                 collectives::ProcessGroup& context_group,
-                const context_parallel::ContextOptions& context)
+                const context_parallel::ContextOptions& context,
+                collectives::ProcessGroup& expert_group)
       : group_(group),
         divide_sequence_(divide_sequence),
         context_group_(context_group),
-        context_(context) {}
+        context_(context),
+        expert_group_(expert_group) {}
 
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
@@ -37,6 +40,11 @@ class GroupDivision final : public transformer::TensorDivision {
                              const autograd::Tensor& v) const override;
   autograd::RopeTable positions(const autograd::RopeTable& table,
                                 std::int64_t tokens) const override;
+  int expert_rank() const override { return expert_group_.rank(); }
+  int expert_ranks() const override { return expert_group_.size(); }
+  autograd::Tensor experts(const autograd::Tensor& rows, std::span<const std::int64_t> counts,
+                           const ComputeExperts& compute) const override;
+  void add_over_sequences(const autograd::Tensor& numbers) const override;
   bool divides_context() const override { return context_group_.size() > 1; }
   bool divides_sequence() const override { return divide_sequence_ && size() > 1; }
 
@@ -49,6 +57,7 @@ class GroupDivision final : public transformer::TensorDivision {
   bool divide_sequence_;
   collectives::ProcessGroup& context_group_;
   context_parallel::ContextOptions context_;
+  collectives::ProcessGroup& expert_group_;
   // [tokens]: the rows of the table for so many tokens of this rank. All layers share them.
   mutable std::map<std::int64_t, autograd::RopeTable> positions_;
 };

@@ -25,6 +25,12 @@ std::string MeshPlan::text() const {
   return text;
 }
 
+bool MeshPlan::divides_model() const {
+  return std::ranges::any_of(parallel::all_axes(), [&](const parallel::AxisEntry& entry) {
+    return entry.divides_model() && shape.size(entry.axis) > 1;
+  });
+}
+
 GradientAxes gradient_axes(const parallel::MeshShape& shape) {
   if (shape.size(Axis::fsdp) > 1) return {{Axis::fsdp, Axis::cp}, Axis::dp};
   return {{Axis::dp, Axis::cp}, Axis::fsdp};
@@ -46,6 +52,8 @@ ModelPart part_of_rank(const MeshPlan& plan, const Config& config, int rank) {
   ModelPart part;
   part.tensor_rank = plan.shape.coordinate(rank, Axis::tp);
   part.tensor_ranks = plan.shape.size(Axis::tp);
+  part.expert_rank = plan.shape.coordinate(rank, Axis::ep);
+  part.expert_ranks = plan.shape.size(Axis::ep);
   if (plan.shape.size(Axis::pp) == 1) return part;
   const int stages = plan.schedule.stages(), pipeline_rank = plan.shape.coordinate(rank, Axis::pp);
   require(stages > 0, "the mesh {} has no schedule for its pipeline", plan.shape.text());
@@ -63,6 +71,10 @@ void require_divisible(const MeshPlan& plan, const Config& config, const Trainer
                        const std::string& strategy) {
   const int stages = plan.schedule.stages(), tensor_ranks = plan.shape.size(Axis::tp);
   transformer::require_divisible(config, tensor_ranks);
+  transformer::require_experts_divisible(config, plan.shape.size(Axis::ep));
+  require(!plan.sequence_parallel || config.experts == 0,
+          "--sequence-parallel does not work with experts: their router sees all tokens of a "
+          "tensor-parallel rank; leave it out");
   require(stages <= config.layers,
           "{} layers cannot be divided among the {} stages of {} on {} pipeline ranks, which need "
           "one layer each: choose a smaller pp, fewer --stages-per-rank, or more --layers",

@@ -22,10 +22,11 @@ struct MeshPlan {
   context_parallel::ContextOptions context = {};  // of the cp axis
 
   int data_ranks() const { return shape.data_ranks(); }
-  // The ranks that hold the same part of the model and average its gradients.
+  // The ranks that see different tokens and average their gradients; those of experts over the
+  // ranks that hold them.
   int gradient_ranks() const { return data_ranks() * shape.size(parallel::Divides::sequence); }
   // Whether ranks hold different parts of the model.
-  bool divides_model() const { return shape.ranks() > gradient_ranks(); }
+  bool divides_model() const;
   std::string text() const;  // "mesh dp=2,tp=2, sequence parallel"
 };
 
@@ -33,7 +34,7 @@ struct MeshPlan {
 // those of ZeRO shard: fsdp, or dp in a mesh without fsdp; and cp, whose ranks hold the same
 // parameters. What it leaves on a rank is then averaged along `copies`: dp in a mesh with fsdp, or
 // an axis of one rank. Zhao et al., "PyTorch FSDP" (2023), section 3.2.2, names this hybrid
-// sharding.
+// sharding. All but the experts is also averaged along ep.
 struct GradientAxes {
   std::vector<parallel::Axis> inner;
   parallel::Axis copies;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/optim/clip.hpp"
 #include "parallel/replicate.hpp"
 #include "parallel/tensor_collectives.hpp"
@@ -50,7 +51,8 @@ MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
       parts_(parts_of_model(plan, config, world.rank())),
       part_(part_of_rank(plan, config, world.rank())),
       division_(std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel,
-                                                mesh_.group(Axis::cp), plan.context)),
+                                                mesh_.group(Axis::cp), plan.context,
+                                                mesh_.group(Axis::ep))),
       inner_(make_strategy(inner, inner_group_, bucket_mb, vocabulary_matrices(plan))) {
   const int tensor_ranks = mesh_.size(Axis::tp);
   const int kv_copies = table_.entry("model.layers.0.self_attn.k_proj.weight").copies(tensor_ranks);
@@ -99,17 +101,22 @@ std::unique_ptr<Optimizer> MeshStrategy::make_optimizer(
     std::vector<autograd::ParameterGroup> groups, const MakeOptimizer& make) {
   std::unique_ptr<Optimizer> optimizer = inner_->make_optimizer(std::move(groups), make);
   GradientSum norms{mesh_.group(Axis::tp), "gradients of norms", {}};
-  std::vector<Tensor> all, shared_heads, tied;
+  std::vector<Tensor> all, shared, shared_heads, tied;
+  experts_.clear();
   for (const auto& [name, tensor] : inner_->local_parameters(*optimizer).tensors) {
-    all.push_back(tensor);
     const ParameterEntry& entry = table_.entry(name);
+    all.push_back(tensor);
+    (entry.is_expert() ? experts_ : shared).push_back(tensor);
     if (entry.is_norm() && division_->divides_sequence()) norms.parameters.push_back(tensor);
-    if (!entry.is_norm() && entry.copies(part_.tensor_ranks) > 1) shared_heads.push_back(tensor);
+    if (entry.shares_heads(part_.tensor_ranks)) shared_heads.push_back(tensor);
     if (entry.tied) tied.push_back(tensor);
   }
   sums_.clear();
   if (copies_.size() > 1)
     sums_.push_back({copies_, "gradients of this shard", std::move(all), ReduceOp::avg});
+  if (mesh_.size(Axis::ep) > 1)
+    sums_.push_back({mesh_.group(Axis::ep), "gradients of all but the experts", std::move(shared),
+                     ReduceOp::avg});
   sums_.push_back(std::move(norms));
   if (kv_copies_)
     sums_.push_back({*kv_copies_, "gradients of shared heads", std::move(shared_heads)});
@@ -121,6 +128,11 @@ std::unique_ptr<Optimizer> MeshStrategy::make_optimizer(
 void MeshStrategy::finish_gradients() {
   inner_->finish_gradients();
   for (const GradientSum& sum : sums_) add_gradients(sum);
+  // The tokens of all ranks along ep have come to an expert, each with the gradient of the mean
+  // over the tokens of its own rank. So the sum over ep is there, where the others have the mean.
+  if (const int ranks = mesh_.size(Axis::ep); ranks > 1)
+    for (const Tensor& expert : experts_)
+      autograd::kernels_of(expert).scale(expert.grad(), 1.0 / ranks, expert.grad());
 }
 
 // One all-reduce for all gradients of a kind, end to end in flat memory.
@@ -177,8 +189,9 @@ ProcessGroup& MeshStrategy::norm_group(bool is_sharded) {
 
 double MeshStrategy::average(double value) {
   value = inner_->average(value);
-  if (copies_.size() > 1)
-    copies_.all_reduce(std::span(&value, 1), ReduceOp::avg, "loss of all ranks");
+  for (ProcessGroup* group : {&copies_, &mesh_.group(Axis::ep)})
+    if (group->size() > 1)
+      group->all_reduce(std::span(&value, 1), ReduceOp::avg, "loss of all ranks");
   return value;
 }
 

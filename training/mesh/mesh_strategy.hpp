@@ -3,7 +3,8 @@
 //
 //     a step    backward            the inner strategy averages along fsdp, or dp without fsdp, and
 //               inner finish        along cp
-//               copies              with fsdp: along dp, what the inner strategy left on this rank
+//               copies              with fsdp: along dp, what the inner strategy left on this rank;
+//                                   along ep, all but the experts
 //               sums                over ranks that hold copies of the same elements, but saw
 //                                   different tokens, heads or layers:
 //                                     norms          over tp, if the sequence is divided
@@ -77,7 +78,9 @@ class MeshStrategy final : public ParallelStrategy {
   void visit_state(const autograd::Optimizer& optimizer, const SeeTensor& see) const override;
   void fill_state(autograd::Optimizer& optimizer, const SeeTensor& fill) const override;
 
-  bool forward_communicates() const override { return inner_->forward_communicates(); }
+  bool forward_communicates() const override {
+    return inner_->forward_communicates() || mesh_.size(parallel::Axis::ep) > 1;
+  }
   void give_up(const std::string& cause) noexcept override;
   double communication_seconds() const override;
   std::vector<SecondsAlong> communication_by_axis() const override;
@@ -115,6 +118,7 @@ class MeshStrategy final : public ParallelStrategy {
   // matrix; none if there are no copies. Mutable as mesh_ is.
   mutable std::optional<collectives::ProcessGroup> kv_copies_, tied_copies_;
   std::vector<GradientSum> sums_;
+  std::vector<autograd::Tensor> experts_;  // what this rank updates of its experts
 };
 
 }  // namespace ringside::training

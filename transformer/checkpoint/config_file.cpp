@@ -43,31 +43,46 @@ nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
   fail("this scaling of positions cannot be saved");
 }
 
+// What only Mixtral has.
+void add_experts(nlohmann::ordered_json& json, const Config& config) {
+  if (config.experts == 0) return;
+  json["num_local_experts"] = config.experts;
+  json["num_experts_per_tok"] = config.experts_per_token;
+  json["router_aux_loss_coef"] = config.balance;
+  json["output_router_logits"] = false;
+  json["router_jitter_noise"] = 0.0;
+  json["sliding_window"] = nullptr;
+}
+
 nlohmann::ordered_json config_json(const Config& config, DType dtype) {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"vocab_size", config.vocabulary},
-          {"hidden_size", config.d_model},
-          {"intermediate_size", config.d_ff},
-          {"num_hidden_layers", config.layers},
-          {"num_attention_heads", config.heads},
-          {"num_key_value_heads", config.kv_heads},
-          {"head_dim", config.head_size()},
-          {"max_position_embeddings", config.sequence},
-          {"hidden_act", "silu"},
-          {"rms_norm_eps", config.norm_epsilon},
-          {"rope_theta", config.rope_theta},
-          {"rope_scaling", rope_scaling_json(config.rope_scaling)},
-          {"tie_word_embeddings", config.tied_head},
-          {"attention_bias", false},
-          {"mlp_bias", false},
-          {"initializer_range", 0.02},
-          {"bos_token_id", nullptr},  // a vocabulary of bytes has no such tokens
-          {"eos_token_id", nullptr},
-          {"torch_dtype", dtype == DType::fp64   ? "float64"
-                          : dtype == DType::bf16 ? "bfloat16"
-                                                 : "float32"},
-          {"use_cache", true}};
+  const bool mixtral = config.experts > 0;
+  nlohmann::ordered_json json = {
+      {"architectures", {mixtral ? "MixtralForCausalLM" : "LlamaForCausalLM"}},
+      {"model_type", mixtral ? "mixtral" : "llama"},
+      {"vocab_size", config.vocabulary},
+      {"hidden_size", config.d_model},
+      {"intermediate_size", config.d_ff},
+      {"num_hidden_layers", config.layers},
+      {"num_attention_heads", config.heads},
+      {"num_key_value_heads", config.kv_heads},
+      {"head_dim", config.head_size()},
+      {"max_position_embeddings", config.sequence},
+      {"hidden_act", "silu"},
+      {"rms_norm_eps", config.norm_epsilon},
+      {"rope_theta", config.rope_theta},
+      {"rope_scaling", rope_scaling_json(config.rope_scaling)},
+      {"tie_word_embeddings", config.tied_head},
+      {"attention_bias", false},
+      {"mlp_bias", false},
+      {"initializer_range", 0.02},
+      {"bos_token_id", nullptr},  // a vocabulary of bytes has no such tokens
+      {"eos_token_id", nullptr},
+      {"torch_dtype", dtype == DType::fp64   ? "float64"
+                      : dtype == DType::bf16 ? "bfloat16"
+                                             : "float32"},
+      {"use_cache", true}};
+  add_experts(json, config);
+  return json;
 }
 
 Json read_json(const fs::path& path) {
@@ -92,7 +107,7 @@ constexpr const char* without_effect = R"(
     begin_suppress_tokens exponential_decay_length_penalty num_return_sequences
     remove_invalid_values
 
-    output_scores output_attentions output_hidden_states return_dict return_dict_in_generate
+    output_router_logits output_scores output_attentions output_hidden_states return_dict return_dict_in_generate
     use_return_dict use_cache keys_to_ignore_at_inference
 
     id2label label2id num_labels problem_type finetuning_task task_specific_params is_decoder
@@ -106,7 +121,8 @@ constexpr const char* read_here = R"(
     model_type vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads
     num_key_value_heads max_position_embeddings head_dim hidden_act rms_norm_eps rope_theta
     rope_scaling rope_parameters partial_rotary_factor tie_word_embeddings attention_bias mlp_bias
-    attention_dropout)";
+    attention_dropout num_local_experts num_experts_per_tok router_aux_loss_coef
+    router_jitter_noise sliding_window)";
 constexpr const char* read_of_rope = R"(
     rope_type type rope_theta factor low_freq_factor high_freq_factor
     original_max_position_embeddings partial_rotary_factor)";
@@ -144,8 +160,9 @@ void require_full_rotation(const Json& json) {
 
 // Throws Error if the config asks for something that Ringside's model does not have.
 void refuse_other_models(const Json& json) {
-  require(json.is_object() && json.value("model_type", Json()) == "llama",
-          "it does not describe a Llama model (model_type \"llama\")");
+  const Json type = json.is_object() ? json.value("model_type", Json()) : Json();
+  require(type == "llama" || type == "mixtral",
+          "it does not describe a Llama model (model_type \"llama\") or a Mixtral (\"mixtral\")");
   const Json activation = json.value("hidden_act", Json("silu"));
   require(activation == "silu", "its activation (hidden_act) is {}, but Ringside's is silu",
           shown(activation));
@@ -156,6 +173,17 @@ void refuse_other_models(const Json& json) {
   require(dropout.is_null() || dropout == 0,
           "it asks for dropout (attention_dropout {}), but Ringside's model has none",
           shown(dropout));
+  const Json noise = json.value("router_jitter_noise", Json()),
+             window = json.value("sliding_window", Json());
+  require(
+      noise.is_null() || noise == 0,
+      "it multiplies the router's input by noise (router_jitter_noise {}), but Ringside's model "
+      "does not",
+      shown(noise));
+  require(window.is_null(),
+          "its attention sees {} tokens back (sliding_window), but that of Ringside's model sees "
+          "all",
+          shown(window));
   require_full_rotation(json);
   refuse_unknown_keys(json);
 }
@@ -230,7 +258,10 @@ constexpr std::pair<std::string_view, std::string_view> key_of_member[] = {
     {"heads", "num_attention_heads"},
     {"kv_heads", "num_key_value_heads"},
     {"sequence", "max_position_embeddings"},
-    {"norm_epsilon", "rms_norm_eps"}};
+    {"norm_epsilon", "rms_norm_eps"},
+    {"experts", "num_local_experts"},
+    {"experts_per_token", "num_experts_per_tok"},
+    {"balance", "router_aux_loss_coef"}};
 
 // validate(), with the keys of the members that its sentence names.
 void validate_by_keys(const Config& config) {
@@ -265,6 +296,13 @@ Config load_config(const fs::path& directory) {
     require(json.value("head_dim", Json()) != 0, "its head_dim is 0: a head is at least 2 wide");
     if (config.head_dim * config.heads == config.d_model) config.head_dim = 0;  // as by default
     config.norm_epsilon = number(json, "rms_norm_eps", 1e-6);
+    if (json["model_type"] == "mixtral") {
+      config.experts = integer(json, "num_local_experts");
+      require(config.experts >= 1, "its num_local_experts is {}: a Mixtral has at least 1",
+              config.experts);
+      config.experts_per_token = integer(json, "num_experts_per_tok");
+      config.balance = number(json, "router_aux_loss_coef", 0.001);
+    }
     read_rope(json, config);
     config.tied_head = truth(json, "tie_word_embeddings");
     validate_by_keys(config);

@@ -18,7 +18,7 @@ using transformer::Config;
 using transformer::Vocabulary;
 
 bool names_sizes(const TrainArguments& args) {
-  return args.plan.config.tied_head ||
+  return args.plan.config.tied_head || args.has("--balance") ||
          std::ranges::any_of(training::model_sizes,
                              [&](const auto& size) { return args.has(size.first); });
 }
@@ -58,6 +58,7 @@ Config config_from(const TrainArguments& args, const Vocabulary& vocabulary) {
     if (args.has(flag)) config.*size = given.*size;
   if (!args.has("--kv-heads")) config.kv_heads = config.heads;
   if (args.has("--sequence")) config.sequence = args.plan.options.sequence;
+  if (args.has("--balance")) config.balance = given.balance;
   config.tied_head = given.tied_head;
   config.initialise_seed = args.plan.options.seed;
   return config;

@@ -133,7 +133,11 @@ Report account_report(const Account& account) {
   Report report{"What " + account.model.name + " takes on " + account.plan.mesh.text(), {}, {}};
   report.facts = {
       {"model",
-       fmt::format("{}: {} parameters", account.model.name, count_text(account.parameters))},
+       fmt::format(
+           "{}: {} parameters{}", account.model.name, count_text(account.parameters),
+           account.active_parameters == 0
+               ? ""
+               : fmt::format(", {} for each token", count_text(account.active_parameters)))},
       {"source", account.model.source},
       {"plan", plan_text(account.plan, account.model.has_blocks())},
       {"machine", fmt::format("{}: {} GB and {} TFLOP/s per device", machine.name, memory,
@@ -161,6 +165,8 @@ Json account_json(const Account& account) {
                {"recompute", name_of(plan.recompute)},
                {"sequence_parallel", plan.sequence_parallel},
                {"parameters", account.parameters},
+               {"active_parameters",
+                account.active_parameters == 0 ? account.parameters : account.active_parameters},
                {"state_bytes", account.state_bytes},
                {"fits", account.fits()}});
   for (const auto& stage : account.stages) {

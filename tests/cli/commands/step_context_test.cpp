@@ -1,4 +1,5 @@
-// `ringside step context` and `ringside step mesh`: what they print and write.
+// `ringside step context`, `step experts` and `step mesh`: what they print and write.
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -57,11 +58,45 @@ TEST_CASE("step context writes its figures and a picture") {
   CHECK(contains(text, "rank 2 in step 1: queries of piece 2, keys of piece 1"));
 }
 
+TEST_CASE("step experts shows choices, counts and the rows that ranks exchange") {
+  const Outcome outcome =
+      step({"experts", "-n", "2", "--experts", "4", "--tokens", "3", "--json", "-"});
+  CHECK(outcome.exit_code == 0);
+  const auto json = nlohmann::json::parse(outcome.out.substr(outcome.out.find('{')));
+  std::int64_t sent = 0, computed = 0, counted = 0, to_other = 0;
+  for (const auto& rank : json["by_rank"]) {
+    sent += rank["rows_sent"].get<std::int64_t>();
+    computed += rank["rows_computed"].get<std::int64_t>();
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    for (std::size_t expert = 0; expert < 4; ++expert) {
+      const auto count = json["counts"][rank][expert].get<std::int64_t>();
+      const auto chosen = json["chosen"][rank];
+      CHECK(count == std::count(chosen.begin(), chosen.end(), expert));
+      counted += count;
+      if (expert / 2 != rank) to_other += count;
+    }
+  CHECK(counted == 2 * 3 * 2);  // every choice of every token
+  CHECK(computed == counted);
+  CHECK(sent == to_other);
+  // The first of two ranks has the experts that a skewed router prefers.
+  const Outcome skewed =
+      step({"experts", "-n", "2", "--experts", "4", "--tokens", "64", "--skew", "4"});
+  CHECK(contains(skewed.out, "The busiest rank computes 2.00 times the mean"));
+  for (const Outcome& each : {step({"experts", "-n", "4"}), skewed}) {
+    std::istringstream lines(each.out);
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+  }
+  CHECK(contains(step({"experts", "-n", "3"}).err,
+                 "8 experts cannot be divided evenly among 3 ranks: choose --experts 9"));
+}
+
 TEST_CASE("step mesh shows every axis, and the groups of a mesh") {
   const Outcome axes = step({"mesh"});
   CHECK(axes.exit_code == 0);
-  for (const char* axis : {"\npp    pipeline", "\ndp    data", "\nfsdp  data parallel that shards",
-                           "\ncp    context parallel", "\ntp    tensor parallel"})
+  for (const char* axis :
+       {"\npp    pipeline", "\ndp    data", "\nfsdp  data parallel that shards",
+        "\ncp    context parallel", "\ntp    tensor parallel", "\nep    expert parallel"})
     CHECK(contains("\n" + axes.out, axis));
   const Outcome hybrid = step({"mesh", "--mesh", "dp=2,fsdp=4"});
   CHECK(contains(hybrid.out, "groups     0 4 | 1 5 | 2 6 | 3 7\n"));

@@ -40,6 +40,8 @@ struct Problem {
   bool checkpoint_activations = false;
   double learning_rate = 0.3;
   std::int64_t sequence = 12;
+  std::int64_t experts = 0;  // a mixture of them in every block, 2 for each token
+  double balance = 0.1;      // enough to show in every gradient
 
   Config config() const {
     return {.vocabulary = 257,
@@ -49,7 +51,9 @@ struct Problem {
             .kv_heads = kv_heads,
             .d_ff = 24,
             .sequence = sequence,
-            .tied_head = tied};
+            .tied_head = tied,
+            .experts = experts,
+            .balance = balance};
   }
 
   training::TrainerOptions options() const {
@@ -68,7 +72,7 @@ struct Problem {
 
   auto key() const {
     return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer, learning_rate,
-                      sequence);
+                      sequence, experts);
   }
 };
 

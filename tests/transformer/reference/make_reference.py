@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the reference models of this directory: small Llamas, with the results of PyTorch and
+"""Writes the reference models of this directory: small Llamas and a Mixtral, with the results of PyTorch and
 transformers in fp64.
 
     python3 -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch transformers safetensors
-    /tmp/oracle/bin/python make_reference.py [--check]
+    /tmp/oracle/bin/python make_reference.py [--check] [--only mixtral]
 
 Each model has a directory. config.json and model.safetensors are in the format of transformers. The
 weights are fp32, so they are exactly the same numbers in fp64. expected.safetensors has the loss, the
@@ -23,7 +23,7 @@ import pathlib
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 
 here = pathlib.Path(__file__).parent
 
@@ -58,7 +58,29 @@ models = {
     "linear": dict(
         num_key_value_heads=4, tie_word_embeddings=True,
         rope_parameters={"rope_type": "linear", "rope_theta": 700.0, "factor": 2.5}),
+    "mixtral": dict(
+        num_key_value_heads=2, tie_word_embeddings=False, intermediate_size=12, num_local_experts=4, num_experts_per_tok=2,
+        experts_implementation="eager"),
 }
+
+
+def class_of(name):
+    return MixtralForCausalLM if name == "mixtral" else LlamaForCausalLM
+
+
+def stored_gradients(name, gradient):
+    """The names and tensors as the file has them: transformers joins the experts of a block in memory."""
+    if name.endswith("experts.gate_up_proj"):
+        block = name.removesuffix("mlp.experts.gate_up_proj") + "block_sparse_moe.experts."
+        for i, both in enumerate(gradient):
+            for part, matrix in zip(("w1", "w3"), both.chunk(2)):
+                yield f"{block}{i}.{part}.weight", matrix.clone()
+    elif name.endswith("experts.down_proj"):
+        block = name.removesuffix("mlp.experts.down_proj") + "block_sparse_moe.experts."
+        for i, matrix in enumerate(gradient):
+            yield f"{block}{i}.w2.weight", matrix.clone()
+    else:
+        yield name.replace("mlp.gate.", "block_sparse_moe.gate."), gradient.clone()
 
 
 def write_config_of_2023(path):
@@ -70,7 +92,8 @@ def write_config_of_2023(path):
 
 def make_model(name):
     torch.manual_seed(list(models).index(name))
-    model = LlamaForCausalLM(LlamaConfig(**(shared | models[name])))
+    config = (MixtralConfig if name == "mixtral" else LlamaConfig)(**(shared | models[name]))
+    model = class_of(name)(config)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             mean = 1.0 if "norm" in parameter_name else 0.0
@@ -82,26 +105,30 @@ def make_model(name):
 
 def expected_of(model, tokens):
     with everything_in_fp64():
-        precise = LlamaForCausalLM(model.config)  # a new model, so that its table of angles is fp64 too
+        precise = type(model)(model.config)  # a new model, so that its table of angles is fp64 too
         precise.load_state_dict(model.state_dict())
         output = precise(input_ids=tokens, labels=tokens, use_cache=False)
         output.loss.backward()
-    arrays = {"gradient." + name: parameter.grad.clone() for name, parameter in precise.named_parameters()}
+    arrays = {"gradient." + stored: gradient for name, parameter in precise.named_parameters()
+              for stored, gradient in stored_gradients(name, parameter.grad)}
     return {"loss": output.loss.detach().reshape(1), "logits": output.logits.detach().clone(), **arrays}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    if not check:
+    parser.add_argument("--only", choices=models, help="write one model, with the tokens that are there")
+    arguments = parser.parse_args()
+    check = arguments.check
+    if not check and not arguments.only:
         torch.manual_seed(7)
         (here / "tokens.json").write_text(json.dumps(torch.randint(0, 29, (3, 12)).tolist()) + "\n")
     tokens = torch.tensor(json.loads((here / "tokens.json").read_text()))
-    for name in models:
+    for name in [arguments.only] if arguments.only else models:
         folder = here / name
         if check:
-            model = LlamaForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+            more = {"experts_implementation": "eager"} if name == "mixtral" else {}
+            model = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **more)
             expected = expected_of(model, tokens)
             stored = load_file(folder / "expected.safetensors")
             assert stored.keys() == expected.keys()
