@@ -101,7 +101,7 @@ void print_header(const TrainingPlan& plan, const transformer::Text& text, const
              model_text(plan), counted(config.layers, "layer"), config.d_model, heads, config.d_ff,
              config.vocabulary, config.tied_head ? ", tied head" : "");
   if (config.experts > 0)
-    fmt::print("         {} in each layer, {} for each token; {}B of parameters in use\n",
+    fmt::print("         {} in each layer, {} for each token, which uses {} parameters\n",
                counted(config.experts, "expert"), config.experts_per_token,
                with_unit(static_cast<double>(transformer::active_parameter_count(config))));
   fmt::print("data     {}\n         {}, {}B, {}B of them held out\n", data_text(plan),
