@@ -155,8 +155,10 @@ class Messages::Engine {
       while (!closing_ || !all_sent()) {
         give_kept_messages();
         for (int r = 0; r < size(); ++r) write_to(r);
+        // Before the mutex is free: a recv that is made then may fit a message that is kept.
+        const int gone = departed_peer();
         lock.unlock();
-        if (const int gone = departed_peer(); gone >= 0) control_->explain(gone, "it has left");
+        if (gone >= 0) control_->explain(gone, "it has left");
         const std::vector<pollfd> ready = wait();
         if (seconds_since(listened_) >= ControlChannel::poll_interval.count()) {
           control_->listen();
@@ -191,8 +193,7 @@ class Messages::Engine {
   }
 
   // A rank that something under way waits for, although it has left; -1: none.
-  int departed_peer() {
-    const std::lock_guard lock(shared_->mutex);
+  int departed_peer() const {
     int left = 0, last = -1;
     for (int r = 0; r < size(); ++r) {
       if (!peers_[r].left) continue;

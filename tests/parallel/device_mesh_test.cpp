@@ -108,8 +108,8 @@ TEST_CASE("no group of a mesh exists twice, and every rank is in one group along
 TEST_CASE("a mesh that cannot be is refused with a sentence") {
   CHECK(refusal("pp=2,xp=2") ==
         "--mesh pp=2,xp=2: there is no axis 'xp'; the axes are pp (pipeline parallel), dp (data "
-        "parallel), fsdp (data parallel that shards), cp (context parallel) and tp (tensor "
-        "parallel)");
+        "parallel), fsdp (data parallel that shards), cp (context parallel), tp (tensor parallel) "
+        "and ep (expert parallel)");
   CHECK(refusal("tp=2,tp=2") == "--mesh tp=2,tp=2: the axis tp is named twice; name it once");
   CHECK(refusal("tp=0") == "--mesh tp=0: expected a size of tp from 1 to 1000000, got '0'");
   CHECK(refusal("tp=-2") == "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'");

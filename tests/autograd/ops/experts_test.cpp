@@ -100,7 +100,8 @@ TEST_CASE("the balance loss adds its gradient to that of the logits, scaled by i
                  "the balance of 5 experts needs counts [sequences, 5]"));
 }
 
-TEST_CASE("grouped_linear is a linear layer for each group; one without rows has gradient zero") {
+TEST_CASE(
+    "grouped_linear is a linear layer for each group and one without rows has gradient zero") {
   const std::vector<std::int64_t> counts{3, 0, 1, 2};
   std::vector<Tensor> in{random_tensor({6, 4}, "x")};
   for (int e = 0; e < 4; ++e) in.push_back(random_tensor({5, 4}, "w" + std::to_string(e)));
