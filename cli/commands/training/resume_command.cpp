@@ -18,9 +18,11 @@ namespace fs = std::filesystem;
 
 // What the checkpoint has, and where it is.
 const std::set<std::string> left_out = {
-    "model",   "d-model",           "layers",  "heads",     "kv-heads",   "d-ff",
-    "experts", "experts-per-token", "balance", "balance",   "vocabulary", "init",
-    "resume",  "tied-head",         "save",    "tokenizer", "overwrite",  "accept-changes"};
+    "model",         "d-model",    "layers",    "heads",
+    "kv-heads",      "d-ff",       "experts",   "experts-per-token",
+    "balance",       "vocabulary", "init",      "resume",
+    "tied-head",     "save",       "tokenizer", "overwrite",
+    "accept-changes"};
 
 std::string for_shell(const std::string& word) {
   constexpr const char* plain =
