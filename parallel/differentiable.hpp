@@ -9,7 +9,6 @@
 //     gather_sequence       all-gather          reduce-scatter (sum)    f with sequence parallel
 //     scatter_sequence      reduce-scatter      all-gather              g with sequence parallel
 //     all_to_all            all-to-all          all-to-all
-//     exchange_rows         all-to-all          all-to-all, of blocks of unequal length
 //
 // f and g: Shoeybi et al., "Megatron-LM" (2019), section 3. The sequence pair: Korthikanti et al.,
 // "Reducing activation recomputation in large transformer models" (2022), section 4.2.2.
@@ -24,9 +23,7 @@
 // the identity.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
@@ -73,14 +70,5 @@ autograd::Tensor scatter_sequence(const autograd::Tensor& partial, collectives::
 //
 autograd::Tensor all_to_all(const autograd::Tensor& x, collectives::ProcessGroup& group,
                             std::string_view label);
-
-// Blocks of unequal length: the first counts.sent[0] rows of x go to rank 0, the next
-// counts.sent[1] to rank 1, ... -> the blocks that the ranks sent to this one, in the order of
-// ranks. x has the sum of `sent` rows, [rows, n]; any count may be 0.
-struct RowCounts {
-  std::vector<std::int64_t> sent, received;  // [rank]; what a rank sends, the other receives
-};
-autograd::Tensor exchange_rows(const autograd::Tensor& x, const RowCounts& counts,
-                               collectives::ProcessGroup& group, std::string_view label);
 
 }  // namespace ringside::parallel

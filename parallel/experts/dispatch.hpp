@@ -17,7 +17,7 @@
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
-#include "parallel/differentiable.hpp"
+#include "parallel/experts/exchange_rows.hpp"
 
 namespace ringside::expert_parallel {
 

@@ -8,6 +8,7 @@
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/experts.hpp"
 #include "autograd/ops/ops.hpp"
+#include "parallel/experts/exchange_rows.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
