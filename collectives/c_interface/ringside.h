@@ -32,15 +32,18 @@ extern "C" {
 #define RINGSIDE_ABI_VERSION 1
 int ringside_abi_version(void);
 
-typedef enum {
+/* These are numbers, not enumerations, so that any may be given: a wrong one is refused. */
+typedef int ringside_status;
+enum {
   RINGSIDE_OK = 0,
   RINGSIDE_ERROR = 1,       /* wrong arguments, or what the system refuses */
   RINGSIDE_RANK_FAILED = 2, /* a rank is gone, has given up, does not answer, or disagrees */
   RINGSIDE_TIMED_OUT = 3,   /* ringside_work_wait(): the call has not ended */
   RINGSIDE_INTERRUPTED = 4  /* the function of ringside_check_while_waiting() asked for it */
-} ringside_status;
+};
 
-typedef enum {
+typedef int ringside_type;
+enum {
   RINGSIDE_FP32 = 0,
   RINGSIDE_FP64 = 1,
   RINGSIDE_INT32 = 2,
@@ -51,9 +54,10 @@ typedef enum {
   RINGSIDE_INT8 = 7,
   RINGSIDE_INT16 = 8,
   RINGSIDE_BOOL = 9 /* a byte, 0 or 1; a sum is "or", a product is "and" */
-} ringside_type;
+};
 
-typedef enum {
+typedef int ringside_op;
+enum {
   RINGSIDE_SUM = 0,
   RINGSIDE_PRODUCT = 1,
   RINGSIDE_MIN = 2,
@@ -62,7 +66,7 @@ typedef enum {
   RINGSIDE_BIT_AND = 5, /* of all other types, as the next two */
   RINGSIDE_BIT_OR = 6,
   RINGSIDE_BIT_XOR = 7
-} ringside_op;
+};
 
 /* The sentence of this thread's last failure; "" if it has had none. Valid until the next. */
 const char* ringside_last_error(void);

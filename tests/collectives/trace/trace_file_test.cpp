@@ -157,7 +157,8 @@ TEST_CASE("a call of the trace contains its steps, with an arrow from each sende
   CHECK(events[2].at("ts") > 2.99e6);
   // On a mesh a call is of some ranks only, so a step cannot be told from another group's.
   for (RankTrace& trace : ranks) trace.coordinates = fmt::format("dp={}", trace.rank);
-  for (const Json& event : chrome_trace(ranks).at("traceEvents")) {
+  const Json on_a_mesh = chrome_trace(ranks);
+  for (const Json& event : on_a_mesh.at("traceEvents")) {
     CHECK(event.at("ph") != "f");
     if (event.at("name") == "process_name" && event.at("pid") == 1)
       CHECK(event.at("args").at("name") == "rank 1 (dp=1)");
