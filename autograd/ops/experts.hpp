@@ -36,7 +36,7 @@ ExpertOrder sort_by_expert(const Tensor& chosen, std::int64_t experts);
 // Pulls the router towards experts of equal load: the auxiliary loss of Fedus, Zoph and Shazeer,
 // "Switch transformers" (2021), equation 4, for each sequence of T tokens:
 //
-//     loss = E * sum over i of  (choices of expert i in the sequence) / T  *  mean over t of p[t, i]
+//     loss = E * sum over i of  (choices of i in the sequence) / T  *  mean over t of p[t, i]
 //
 // with p = softmax(logits) over all experts. Its mean over the sequences, times `weight`, has its
 // gradient added where the router's is computed; the number itself is not a part of any loss. A

@@ -107,8 +107,8 @@ constexpr const char* without_effect = R"(
     begin_suppress_tokens exponential_decay_length_penalty num_return_sequences
     remove_invalid_values
 
-    output_router_logits output_scores output_attentions output_hidden_states return_dict return_dict_in_generate
-    use_return_dict use_cache keys_to_ignore_at_inference
+    output_router_logits output_scores output_attentions output_hidden_states return_dict
+    return_dict_in_generate use_return_dict use_cache keys_to_ignore_at_inference
 
     id2label label2id num_labels problem_type finetuning_task task_specific_params is_decoder
     is_encoder_decoder tie_encoder_decoder add_cross_attention cross_attention_hidden_size
