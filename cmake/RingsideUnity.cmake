@@ -13,7 +13,7 @@ option(RINGSIDE_UNITY "Compile up to eight sources of a folder as one unit" ${jo
 set(stand_alone
   collectives/algorithms/catalogue.cpp
   autograd/tensor/tensor.cpp
-  collectives/call_queue.cpp
+  collectives/calls/call_queue.cpp
   collectives/execution/watchdog.cpp
   collectives/execution/schedule_backend.cpp
   collectives/execution/simple_executor.cpp

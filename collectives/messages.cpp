@@ -14,9 +14,9 @@
 
 #include "base/start_thread.hpp"
 #include "collectives/bootstrap/connections.hpp"
+#include "collectives/calls/work_state.hpp"
 #include "collectives/transport/emulated_link.hpp"
 #include "collectives/transport/message_header.hpp"
-#include "collectives/work_state.hpp"
 
 namespace ringside::collectives {
 

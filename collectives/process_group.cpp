@@ -11,14 +11,14 @@
 #include "base/environment.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/call_mismatch.hpp"
-#include "collectives/call_queue.hpp"
+#include "collectives/calls/call_queue.hpp"
+#include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/messages.hpp"
 #include "collectives/rank_names.hpp"
 #include "collectives/selection/calibration.hpp"
-#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives {
 namespace {

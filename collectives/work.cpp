@@ -1,7 +1,7 @@
 #include "collectives/work.hpp"
 
 #include "base/trace/profiler_range.hpp"
-#include "collectives/work_state.hpp"
+#include "collectives/calls/work_state.hpp"
 
 namespace ringside::collectives {
 

@@ -13,10 +13,10 @@
 #include <gloo/transport/tcp/device.h>
 
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/group_options.hpp"
-#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -17,11 +17,11 @@
 #include "base/shared_library.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
+#include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/pointer.hpp"
 #include "collectives/diagnostics/interruption.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
-#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -129,7 +129,7 @@ Json collect_steps(World& world) {
 }
 
 Verdict judge_steps(const Run& run) {
-  // By way of text, in which a number that is not finite is null.
+  // dump() and parse() turn infinities and NaN into null, as in what the rank wrote.
   const Json expected = Json::parse(taken_steps(run.seed, precision::unscaled).dump());
   for (std::size_t step = 0; step < expected.size(); ++step) {
     const Json& seen = run.ranks[0].at(step);

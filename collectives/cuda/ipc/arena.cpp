@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/cuda.hpp"
-#include "collectives/values_of_all_ranks.hpp"
+#include "collectives/calls/values_of_all_ranks.hpp"
 
 namespace ringside::collectives::cuda {
 

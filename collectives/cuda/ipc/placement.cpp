@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
+#include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
-#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "base/cuda.hpp"
 #include "collectives/call_mismatch.hpp"
+#include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/cuda/kernels.hpp"
-#include "collectives/values_of_all_ranks.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {

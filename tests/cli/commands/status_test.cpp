@@ -6,22 +6,12 @@
 #include <fmt/format.h>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;
 
 namespace {
-
-struct TemporaryFolder {
-  TemporaryFolder()
-      : path(std::filesystem::temp_directory_path() /
-             fmt::format("ringside-status-test-{}", ::getpid())) {
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directory(path);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
 
 // Repeats the command until its output contains the text: at most 20 seconds.
 std::string status_with(const std::string& text, pid_t rank) {
@@ -40,11 +30,11 @@ std::string status_with(const std::string& text, pid_t rank) {
 TEST_CASE("status names each rank of a mesh, its call, and the rank that all wait for") {
   for (const char* backend : {"tcp", "shm"}) {
     CAPTURE(backend);
-    const TemporaryFolder folder;
+    const TemporaryDirectory folder;
     Program program({ringside_binary, "train", "-n", "4", "--mesh", "dp=2,tp=2", "--backend",
                      backend, "--threads", "1", "--steps", "100000", "--batch", "4", "--sequence",
                      "32", "--layers", "1"},
-                    {{"TMPDIR", folder.path.string()}});
+                    {{"TMPDIR", folder.path().string()}});
     REQUIRE(program.wait_for("step      1/100000"));
     const pid_t first = program.processes_of_rank(0).front();
     const pid_t third = program.processes_of_rank(3).front();
@@ -60,14 +50,14 @@ TEST_CASE("status names each rank of a mesh, its call, and the rank that all wai
     CAPTURE(stopped);
     CHECK(contains(stopped, fmt::format("rank 3   stopped: kill -CONT {} lets it go on\n", third)));
     CHECK(contains(stopped, "; waits for rank 3\n"));
-    CHECK(std::filesystem::is_empty(folder.path));  // no record is left
+    CHECK(std::filesystem::is_empty(folder.path()));  // no record is left
 
     ::kill(third, SIGCONT);
     const std::string again = status_with("No rank has waited for longer than a second.", first);
     CHECK(contains(again, "rank 3 (dp=1,tp=1) "));
     program.send(SIGINT);
     CHECK(program.wait().exit_code == 128 + SIGINT);
-    CHECK(std::filesystem::is_empty(folder.path));
+    CHECK(std::filesystem::is_empty(folder.path()));
   }
 }
 

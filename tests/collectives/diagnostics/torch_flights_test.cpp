@@ -1,13 +1,11 @@
 #include "collectives/diagnostics/torch_flights.hpp"
 
-#include <fstream>
-
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
 #include "tests/text.hpp"
+#include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -16,17 +14,10 @@ using ringside::tests::contains;
 namespace {
 
 struct DumpFolder {
-  DumpFolder()
-      : path(std::filesystem::temp_directory_path() /
-             fmt::format("ringside-torch-flights-{}", ::getpid())) {
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directory(path);
-  }
-  ~DumpFolder() { std::filesystem::remove_all(path); }
   void write(int rank, const std::string& text) const {
-    std::ofstream(path / fmt::format("nccl_trace_rank_{}", rank)) << text;
+    directory.write(fmt::format("nccl_trace_rank_{}", rank), text);
   }
-  std::filesystem::path path;
+  TemporaryDirectory directory;
 };
 
 // A call as PyTorch's recorder has it.
@@ -59,7 +50,7 @@ TEST_CASE("a PyTorch job whose ranks diverged is explained as one of ours") {
         rank, record({one_done,
                       rank == 1 ? entry("broadcast", 2, "started", "[[3]]", "[[3]]")
                                 : entry("_all_gather_base", 2, "scheduled", "[[4]]", "[[12]]")}));
-  CHECK(postmortem(read_flights(folder.path)) ==
+  CHECK(postmortem(read_flights(folder.directory.path())) ==
         "The ranks diverged at call #2:\n"
         "  ranks 0 and 2 made all_gather of 12 bf16\n"
         "  rank 1 made broadcast of 3 bf16\n"
@@ -74,7 +65,7 @@ TEST_CASE("a rank of a PyTorch job that did not come and one without a record ar
   const DumpFolder folder;
   folder.write(0, record({one_done, entry("all_reduce", 2, "started", "[[3]]", "[[3]]")}));
   folder.write(2, record({one_done}));
-  const std::string text = postmortem(read_flights(folder.path));
+  const std::string text = postmortem(read_flights(folder.directory.path()));
   CHECK(contains(text, "rank 2   had ended call #1, all_reduce of 20 bf16"));
   CHECK(contains(text, "rank 2 had not come to call #2"));
   CHECK(contains(text, "rank 1 left no record"));
@@ -93,7 +84,7 @@ TEST_CASE("groups and messages of a PyTorch job, and blocks whose sizes differ b
         entry(fmt::format("recv {}<-{}", rank, (rank + 1) % 3), 4, "started", "[[8]]", "[[8]]"));
     folder.write(rank, record(entries));
   }
-  const std::vector<Flight> flights = read_flights(folder.path);
+  const std::vector<Flight> flights = read_flights(folder.directory.path());
   REQUIRE(flights.size() == 5);
   CHECK(flights[0].entries[0].call.count == 12);
   CHECK(flights[0].entries[1].call.count == 2);
@@ -110,12 +101,12 @@ TEST_CASE("what is no record of PyTorch is refused by its name") {
   const DumpFolder folder;
   folder.write(3, R"({"entries": [{}]})");
   CHECK_THROWS_WITH_AS(
-      read_flights(folder.path),
+      read_flights(folder.directory.path()),
       doctest::Contains("nccl_trace_rank_3 is no flight record of PyTorch that can be read: "),
       Error);
   folder.write(3,
                "\x80\x02"
                "cos\nsystem\n");
-  CHECK_THROWS_WITH_AS(read_flights(folder.path),
+  CHECK_THROWS_WITH_AS(read_flights(folder.directory.path()),
                        doctest::Contains("flight records have data alone"), Error);
 }

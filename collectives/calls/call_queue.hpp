@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "collectives/calls/work_state.hpp"
 #include "collectives/device_calls.hpp"
-#include "collectives/work_state.hpp"
 
 namespace ringside::collectives {
 

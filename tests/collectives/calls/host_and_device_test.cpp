@@ -1,6 +1,6 @@
 // A group with two backends: which of them carries out a call. The "device" here is a part of the
 // host's memory.
-#include "collectives/host_and_device.hpp"
+#include "collectives/calls/host_and_device.hpp"
 
 #include <algorithm>
 #include <atomic>

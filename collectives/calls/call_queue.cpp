@@ -1,4 +1,4 @@
-#include "collectives/call_queue.hpp"
+#include "collectives/calls/call_queue.hpp"
 
 #include <atomic>
 #include <deque>
@@ -7,7 +7,7 @@
 #include "base/start_thread.hpp"
 #include "base/trace/profiler_range.hpp"
 #include "base/trace/trace.hpp"
-#include "collectives/host_and_device.hpp"
+#include "collectives/calls/host_and_device.hpp"
 
 namespace ringside::collectives {
 

@@ -1,4 +1,4 @@
-#include "collectives/host_and_device.hpp"
+#include "collectives/calls/host_and_device.hpp"
 
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/rank_names.hpp"
