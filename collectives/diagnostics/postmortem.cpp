@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
@@ -69,6 +70,18 @@ struct Group {
                             })
         ->header;
   }
+
+  std::string_view name() const { return flights.front().header.group; }
+
+  // If not, it counts its ranks in its own way.
+  bool knows_ranks_of_job() const {
+    return name().empty() || ranks_of_sub_group(name()).size() ==
+                                 static_cast<std::size_t>(flights.front().header.size);
+  }
+
+  bool holds(const std::set<int>& ranks_of_job, int r) const {
+    return knows_ranks_of_job() && ranks_of_job.contains(names.in_job(r));
+  }
 };
 
 bool in_a_call(const Flight& flight) {
@@ -79,7 +92,7 @@ std::vector<Group> groups_of(const std::vector<Flight>& flights) {
   std::vector<Group> groups;
   for (const Flight& flight : flights) {
     const FlightHeader& header = flight.header;
-    if (groups.empty() || std::string_view(groups.back().first_to_write().group) != header.group) {
+    if (groups.empty() || groups.back().name() != header.group) {
       groups.push_back({{}, names_in(header)});
     }
     groups.back().flights.push_back(flight);
@@ -136,16 +149,15 @@ std::string mistake_in(const Group& group) {
   return ranks.empty() ? "" : circle_in_words(ranks, group.names);
 }
 
-// Ranks for which the others wait: late ones that are not themselves in a call of another group
-// (`waiting`, by their numbers in the job), and those without a record.
-std::string lack_in(const Group& group, const std::vector<int>& waiting) {
+// Ranks for which the others wait, late ones and those without a record, but for those that are
+// themselves in a call of another group (`waiting`, by their numbers in the job).
+std::string lack_in(const Group& group, const std::set<int>& waiting) {
+  const auto waits = [&](int r) { return group.holds(waiting, r); };
   auto late = laggards(group.flights);
-  if (late)
-    std::erase_if(late->ranks, [&](int r) {
-      return std::find(waiting.begin(), waiting.end(), group.names.in_job(r)) != waiting.end();
-    });
+  if (late) std::erase_if(late->ranks, waits);
   if (late && late->ranks.empty()) late.reset();
-  const std::vector<int> absent = without_record(group.flights);
+  std::vector<int> absent = without_record(group.flights);
+  std::erase_if(absent, waits);
   if (absent.empty()) return late ? in_words(*late, group.names) : "";
   // The cause may be a rank that died while the late ones were on their way to the call.
   return fmt::format(
@@ -156,12 +168,13 @@ std::string lack_in(const Group& group, const std::vector<int>& waiting) {
 }
 
 std::string verdict_of(const std::vector<const Group*>& in_order_of_failure) {
-  std::vector<int> waiting;
+  std::set<int> waiting;
   for (const Group* group : in_order_of_failure)
     for (const Flight& flight : group->flights)
-      if (in_a_call(flight)) waiting.push_back(group->names.in_job(flight.header.rank));
+      if (group->knows_ranks_of_job() && in_a_call(flight))
+        waiting.insert(group->names.in_job(flight.header.rank));
   const auto of_group = [](const Group& group, const std::string& sentence) {
-    const std::string_view name = group.first_to_write().group;
+    const std::string_view name = group.name();
     return name.empty() ? sentence
                         : fmt::format("In sub-group {}: {}", sub_group_in_words(name), sentence);
   };
@@ -172,13 +185,19 @@ std::string verdict_of(const std::vector<const Group*>& in_order_of_failure) {
   return "All ranks made the same calls and had come equally far.";
 }
 
-std::string lines_of(const Group& group) {
+// `recorded` are the ranks, by their numbers in the job, that left a record of any group.
+std::string lines_of(const Group& group, const std::set<int>& recorded) {
   std::string text;
   for (const Flight& flight : group.flights) text += line_of(flight, group.names) + "\n";
-  const std::vector<int> absent = without_record(group.flights);
-  if (!absent.empty())
+  std::vector<int> elsewhere, nowhere;
+  for (const int r : without_record(group.flights))
+    (group.holds(recorded, r) ? elsewhere : nowhere).push_back(r);
+  if (!elsewhere.empty())
+    text += fmt::format("{} left no record here, only of other groups\n",
+                        group.names.enumerate(elsewhere));
+  if (!nowhere.empty())
     text += fmt::format("{} left no record: killed, or stuck, or on another host\n",
-                        group.names.enumerate(absent));
+                        group.names.enumerate(nowhere));
   return text;
 }
 
@@ -222,9 +241,13 @@ std::string postmortem(const std::vector<Flight>& flights) {
   std::string text = verdict_of(in_order) + "\n";
   if (!is_of_torch(header))
     text += fmt::format("\nFirst to write, rank {}: {}\n", first.names(header.rank), header.cause);
+  std::set<int> recorded;
+  for (const Group& group : groups)
+    for (const Flight& flight : group.flights)
+      if (group.knows_ranks_of_job()) recorded.insert(group.names.in_job(flight.header.rank));
   int quiet = 0;  // sub-groups
   for (const Group& group : groups) {
-    const std::string_view name = group.flights.front().header.group;
+    const std::string_view name = group.name();
     const auto& of_group = group.flights;
     if (!name.empty() && std::none_of(of_group.begin(), of_group.end(), in_a_call) &&
         mistake_in(group).empty()) {
@@ -232,12 +255,10 @@ std::string postmortem(const std::vector<Flight>& flights) {
       continue;
     }
     text += "\n";
-    const bool knows_all =
-        ranks_of_sub_group(name).size() == static_cast<std::size_t>(of_group.front().header.size);
     if (!name.empty())
       text += fmt::format("Sub-group {}{}:\n", sub_group_in_words(name),
-                          knows_all ? "" : ", by its own numbers of ranks");
-    text += lines_of(group);
+                          group.knows_ranks_of_job() ? "" : ", by its own numbers of ranks");
+    text += lines_of(group, recorded);
   }
   if (quiet > 0)
     text +=

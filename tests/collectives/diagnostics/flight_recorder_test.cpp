@@ -289,6 +289,29 @@ TEST_CASE("a postmortem begins with the verdict, and numbers all ranks as in the
   CHECK(text.ends_with("\nIn 1 sub-group no call was under way.\n"));
 }
 
+TEST_CASE("a postmortem blames no rank that waits in a sub-group of which the others have no record") {
+  // pp=2,dp=2: rank 0 waits for rank 2, which waits for rank 3, and gives up first.
+  const Folder folder;
+  const auto fails = [&](int place, const char* group, const char* cause) {
+    FlightRecorder recorder(place, 2, folder.path, group);
+    recorder.set_mesh("pp=2,dp=2");
+    recorder.begin(2, all_reduce_of(100), 2).waiting_for = 1 - place;
+    recorder.end(FlightEntry::failed);
+    recorder.write(cause);
+  };
+  fails(1, "split1.color0@2,0", "nothing came from rank 2");
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the order is that of their times
+  fails(0, "split2.color2@2,3", "nothing came from rank 3");
+  const auto text = postmortem(read_flights(folder.path));
+  CAPTURE(text);
+  CHECK(text.starts_with(
+      "In sub-group split2.color2 (ranks 2,3 of the job): All that left a record made the same "
+      "calls: look at rank 3 (pp=1,dp=1).\n\nFirst to write, rank 0 (pp=0,dp=0): nothing came from "
+      "rank 2\n"));
+  CHECK(contains(text, "\nrank 2 (pp=1,dp=0) left no record here, only of other groups\n"));
+  CHECK(contains(text, "\nrank 3 (pp=1,dp=1) left no record: killed, or stuck"));
+}
+
 TEST_CASE("a postmortem has a section for each sub-group") {
   const Folder folder;
   Recorder world(0, 2, folder, 3);
