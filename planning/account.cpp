@@ -14,6 +14,7 @@
 #include "planning/formulas/pipeline.hpp"
 #include "planning/formulas/state.hpp"
 #include "planning/formulas/symbols.hpp"
+#include "planning/formulas/unit_gathers.hpp"
 #include "planning/formulas/work.hpp"
 
 namespace ringside::planning {
@@ -49,7 +50,7 @@ class Accountant {
 
   // The rank of the pipeline whose work takes longest: one has the head, others may have more
   // blocks.
-  PipelinePart busiest() const;
+  PipelinePart busiest();
 
   // Bytes and calls along an axis, in one step; the time follows from its level.
   void add(Axis axis, const char* what, const Quantity& calls, double messages, const Term& bytes,
@@ -90,17 +91,18 @@ void Accountant::memory() {
   }
 }
 
-PipelinePart Accountant::busiest() const {
+PipelinePart Accountant::busiest() {
   const std::int64_t stages = plan_.mesh.size(Axis::pp);
   const double block = block_seconds(model_, plan_, machine_).value(),
                head = head_seconds(model_, plan_, machine_).value();
   const auto seconds = [&](const PipelinePart& part) {
     return part.blocks * block + (part.has_head ? head : 0);
   };
+  account_.busiest = stages - 1;
   PipelinePart busiest = pipeline_part(model_, plan_, stages - 1);
   for (const std::int64_t rank : {std::int64_t{0}, std::min<std::int64_t>(1, stages - 1)})
     if (const auto part = pipeline_part(model_, plan_, rank); seconds(part) > seconds(busiest))
-      busiest = part;
+      busiest = part, account_.busiest = rank;
   return busiest;
 }
 
@@ -154,8 +156,11 @@ void Accountant::tensor_traffic() {
   if (part_.has_embedding && model_.vocabulary > 0) bytes = bytes + edge, count = count + 1;
   if (part_.has_head && model_.vocabulary > 0) bytes = bytes + edge + loss, count = count + 4;
   const double steps = (plan_.sequence_parallel ? 1 : 2) * (t_.value() - 1);
+  Quantity all = m_ * bytes;
+  if (const Term sums = tensor_bytes_of_sums(model_, plan_, part_); sums.value() > 0)
+    all = all + put(sums);
   add(Axis::tp, plan_.sequence_parallel ? "all-gathers, reduce-scatters" : "all-reduces",
-      m_ * count, steps, {"D_step", "", m_ * bytes, Unit::bytes, block.source}, 0);
+      m_ * count, steps, {"D_step", "", all, Unit::bytes, block.source}, 0);
 }
 
 // A ring passes keys on while attention runs; the other exchanges are waited for.
@@ -238,32 +243,40 @@ void Accountant::sharded_traffic() {
   const Quantity n("n", plan_.state_ranks()), gradient("e_g", plan_.types.gradients),
       parameter("e", plan_.types.parameters);
   const ShardedUnits units = sharded_units(model_, t_, part_);
+  const UnitGathers gathers = unit_gathers(model_, plan_, account_.busiest);
   const Term held = put({"P_stage", "parameters of the busiest stage, whole",
                          stage_parameters(model_, t_, part_), Unit::number, ""});
-  const Term again =
-      put({"P_again", "those that backward reads", units.parameters_again, Unit::number, ""});
+  const auto gathered = [&](const char* symbol, const char* what, double numbers) {
+    put({symbol, what, Quantity(symbol, numbers), Unit::number, "counted unit by unit"});
+    return Quantity(symbol, numbers);
+  };
+  const Quantity once = gathered("P_forward", "gathered for forward, in a step", gathers.forward),
+                 again = gathered("P_backward", "gathered for backward", gathers.backward);
   const double ring = n.value() - 1, forward = m_.value() * stage_seconds_ / 3;
   const auto add_units = [&](const char* what, double count, double hidden, const Term& bytes) {
     add(axis, what, m_ * count, ring, bytes, forward * hidden / part_.blocks, hidden / count);
   };
   add_units("all-gather for forward", units.count, units.hidden,
-            ring_all_gather_bytes(n, m_ * parameter * held));
+            ring_all_gather_bytes(n, parameter * once));
   add_units("all-gather for backward", units.again, units.hidden_again,
-            ring_all_gather_bytes(n, m_ * parameter * again));
+            ring_all_gather_bytes(n, parameter * again));
   add_units("reduce-scatter of gradients", units.count, units.hidden,
             ring_all_gather_bytes(n, m_ * gradient * held));
 }
 
-// A stage between two others sends an activation on and a gradient back for each micro-batch and
-// chunk. The stages run ahead of each other, so only filling and draining the pipeline waits.
+// A stage sends an activation on and a gradient back for each micro-batch, if there is a stage on
+// another rank. Stages run ahead of each other, so only filling and draining the pipeline waits.
 void Accountant::pipeline_traffic() {
-  const Quantity p("p", plan_.mesh.size(Axis::pp)), v("v", stages_per_rank(plan_));
+  const Quantity p("p", plan_.mesh.size(Axis::pp)), k("k", part_.messages);
   const Term message = put(boundary_bytes(model_, plan_));
   const Level level = level_along(Axis::pp);
   const double ramp = 2 * (p.value() - 1) * link_seconds(1, message, level).value();
-  const Term bytes{"D_step", "", 2 * v * m_ * message, Unit::bytes, message.source};
-  const double all = link_seconds(2 * v * m_, bytes, level).value();
-  add(Axis::pp, "activations on, gradients back", 2 * v * m_, 1, bytes, std::max(0.0, all - ramp));
+  Quantity sent = k * m_ * message;
+  if (const Term sums = pipeline_bytes_of_sums(model_, plan_, part_); sums.value() > 0)
+    sent = sent + put(sums);
+  const Term bytes{"D_step", "", sent, Unit::bytes, message.source};
+  const double all = link_seconds(k * m_, bytes, level).value();
+  add(Axis::pp, "activations on, gradients back", k * m_, 1, bytes, std::max(0.0, all - ramp));
 }
 
 void Accountant::traffic() {

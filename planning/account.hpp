@@ -44,6 +44,7 @@ struct Account {
   std::vector<RankMemory> stages;  // the first, one in the middle, and the last
 
   // The rest is empty if the model's blocks are unknown (Model::has_blocks).
+  std::int64_t busiest = 0;  // the coordinate along pp of the rank whose traffic and time follow
   std::vector<Sent> traffic;
   std::vector<TimeRow> time;
   double tokens = 0;  // of a step, over all ranks

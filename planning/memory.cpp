@@ -7,6 +7,7 @@
 #include "planning/formulas/activations.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
+#include "planning/formulas/step_memory.hpp"
 #include "planning/formulas/symbols.hpp"
 #include "planning/formulas/under_way.hpp"
 
@@ -74,30 +75,28 @@ void Rows::buckets(const PipelinePart& part, const Quantity& parameters) {
       reduced_buckets(parameters, largest, plan_.bucket_bytes, plan_.types));
 }
 
+// The formulas of the moment with the most activations become rows. All kinds together may have
+// their most at another moment, so their sum may never be there.
 void Rows::activations(const PipelinePart& part) {
-  const Term block = put(block_activations(model_, plan_)),
-             blocks = put(blocks_in_flight(model_, plan_, memory_.index));
+  const StepMemory step(model_, plan_, part);
+  const Moment& at = step.most_activations();
+  put(block_activations(model_, plan_));
+  put(blocks_in_flight(plan_, part));
+  if (at.deferred_blocks > 0) put(deferred_activations(model_, plan_));
   row("activations", MemoryKind::activations,
-      {"A", "activations of the blocks", blocks * block, Unit::bytes,
-       "blocks in flight, each with its activations"});
-  Quantity peak = put(working_memory(model_, plan_, part));
-  const char* where = "while backward runs";
-  if (part.has_head) {
-    peak = max(put(head_activations(model_, plan_)), peak);
-    where = "while backward runs: at the head, or in a block";
-  }
-  if (part.has_embedding && model_.kind == Model::Kind::llama) {
-    // Here one micro-batch's blocks are freed, unless W is still to come.
-    const Quantity freed =
-        part.splits_backward ? Quantity(0) : Quantity("L_stage", part.blocks) * block;
-    peak = max(put(embedding_activations(model_, plan_)) - freed, peak);
-  }
-  if (part.has_head && part.heads_in_flight > 1)
-    peak = Quantity("m_head - 1", part.heads_in_flight - 1) * put(kept_head(model_, plan_)) + peak;
-  if (part.has_head && model_.own && plan_.types.parameters == 2)
-    peak = put(converted_head(model_, plan_)) + peak;
+      {"A", "activations of the blocks", step.of_blocks(at), Unit::bytes,
+       "blocks in flight, each with its activations; between I and W, what W needs"});
+  const char* where = "while backward runs through a block";
+  if (at.at == Moment::At::head)
+    put(head_activations(model_, plan_)), where = "at the head";
+  else if (at.at == Moment::At::embedding)
+    put(embedding_activations(model_, plan_)), where = "while backward runs at the embedding";
   row("working memory", MemoryKind::activations,
-      {"A_peak", where, peak, Unit::bytes, "planning/formulas/activations.cpp"});
+      {"A_peak", where, step.working(at), Unit::bytes, "planning/formulas/activations.cpp"});
+  if (!model_.own) return;
+  const double moving = memory_.of(MemoryKind::activations) + memory_.of(MemoryKind::gradients) +
+                        bytes_of(memory_, "gathered units");
+  memory_.never_together = std::max(0.0, moving - step.most());
 }
 
 }  // namespace
@@ -112,7 +111,14 @@ double RankMemory::of(MemoryKind kind) const {
 double RankMemory::total() const {
   double sum = 0;
   for (const MemoryRow& row : rows) sum += row.bytes;
-  return std::max(sum, at_start);
+  return std::max(sum - never_together, at_start);
+}
+
+double bytes_of(const RankMemory& memory, std::string_view kind) {
+  double bytes = 0;
+  for (const MemoryRow& row : memory.rows)
+    if (row.kind == kind) bytes += row.bytes;
+  return bytes;
 }
 
 RankMemory memory_of_rank(const Model& whole, const Plan& plan, std::int64_t index) {

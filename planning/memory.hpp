@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autograd/tensor/storage.hpp"
@@ -28,10 +29,15 @@ struct RankMemory {
   std::vector<MemoryRow> rows;
   std::vector<Term> terms;  // the formulas that led to the rows
   double at_start = 0;      // the whole parameters, before Ringside's ZeRO 3 shards them
+  // Each row is the most of its kind. Of their sum, what is not there at any one moment.
+  double never_together = 0;
 
   double of(autograd::MemoryKind kind) const;
-  double total() const;  // at the peak: the rows, or `at_start` if that is more
+  double total() const;  // at the peak: the rows together, or `at_start` if that is more
 };
+
+// The rows with this name: MemoryRow::kind.
+double bytes_of(const RankMemory& memory, std::string_view kind);
 
 // Of a rank of the pipeline with this coordinate along pp. Tensor-parallel ranks need the same. The
 // plan must be valid for the model. With activations if the model's blocks are known.

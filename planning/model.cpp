@@ -27,6 +27,8 @@ void read_llama(JsonFields& fields, Model& model) {
       fields.count("head_dim", std::max<std::int64_t>(model.d_model / model.heads, 1));
   model.sequence = fields.count("max_position_embeddings", 2048);
   model.tied_head = fields.flag("tie_word_embeddings", false);
+  model.attention_bias = fields.flag("attention_bias", false);
+  model.mlp_bias = fields.flag("mlp_bias", false);
 }
 
 void read_mixtral(JsonFields& fields, Model& model) {

@@ -45,6 +45,8 @@ struct Model {
   std::int64_t parameters = 0;  // of Kind::parameters
   std::int64_t sequence = 0;    // the longest sequence, in tokens; the default of a plan
   bool tied_head = false;
+  // Of Kind::llama: biases of q, k, v and the output; of gate, up and down.
+  bool attention_bias = false, mlp_bias = false;
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent;
   std::optional<transformer::Config> own;  // of a size of transformer/

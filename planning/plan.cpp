@@ -1,11 +1,13 @@
 #include "planning/plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
+#include "parallel/pipeline/proof/verify.hpp"
 
 namespace ringside::planning {
 std::vector<std::string> schedule_names() {
@@ -29,71 +31,181 @@ Types types_of(autograd::DType dtype) {
   return {.parameters = bytes, .gradients = bytes, .activations = bytes};
 }
 
+namespace {
+
+bool is_from_file(const Plan& plan) {
+  return plan.schedule.starts_with("csv:");
+}
+
+const pipeline_parallel::Generator* generator_of(const Plan& plan) {
+  for (const pipeline_parallel::Generator& generator : pipeline_parallel::all_generators())
+    if (generator.name == plan.schedule) return &generator;
+  return nullptr;
+}
+
+// Stages on a rank: v of the interleaved schedule, 2 of zb_v.
 int stages_per_rank(const Plan& plan) {
   return plan.schedule == "zb_v" ? 2 : static_cast<int>(plan.chunks);
 }
 
-namespace {
+}  // namespace
 
-void count_in_flight(const pipeline_parallel::Schedule& schedule, int rank, std::int64_t layers,
-                     PipelinePart& part) {
-  using pipeline_parallel::Kind;
-  double blocks = 0, heads = 0;
-  part.blocks_in_flight = part.heads_in_flight = 0;
-  for (const auto& [kind, stage, micro_batch] : schedule.actions[static_cast<std::size_t>(rank)]) {
-    const bool at_head = stage + 1 == schedule.stages();
-    const auto here = static_cast<double>(
-        pipeline_parallel::layers_of_stage(layers, schedule.stages(), stage).count());
-    if (kind == Kind::forward) blocks += here, heads += at_head;
-    part.blocks_in_flight = std::max(part.blocks_in_flight, blocks);
-    part.heads_in_flight = std::max(part.heads_in_flight, heads);
-    if (kind == Kind::backward || kind == Kind::backward_weight) blocks -= here;
-    if (kind == Kind::backward || kind == Kind::backward_input) heads -= at_head;
-    part.splits_backward = part.splits_backward || kind == Kind::backward_weight;
-  }
+std::vector<int> placement_of(const Plan& plan) {
+  const int p = plan.mesh.size(Axis::pp);
+  if (p == 1) return {0};
+  if (const auto* generator = generator_of(plan))
+    return generator->placement(p, stages_per_rank(plan));
+  return pipeline_parallel::make_schedule(plan.schedule, p, static_cast<int>(plan.micro_batches))
+      .rank_of;
 }
 
-// The schedule with the actions of one rank only, because thousands of plans are tried.
-pipeline_parallel::Schedule schedule_of_rank(const Plan& plan, int rank, std::int64_t count) {
-  const int p = plan.mesh.size(Axis::pp), v = stages_per_rank(plan), m = static_cast<int>(count);
-  for (const pipeline_parallel::Generator& generator : pipeline_parallel::all_generators()) {
-    if (generator.name != plan.schedule) continue;
-    pipeline_parallel::Schedule schedule{m, generator.placement(p, v), {}};
+namespace {
+
+// Follows the actions of a rank, and notes what it holds in each.
+class Holdings {
+ public:
+  // `others` micro-batches are in flight all the time.
+  Holdings(const pipeline_parallel::Schedule& schedule, std::int64_t layers, PipelinePart& part,
+           double others)
+      : schedule_(schedule), layers_(layers), part_(part), has_gradients_(schedule.rank_of.size()) {
+    now_.blocks = others * part.blocks, now_.heads = part.has_head ? others : 0;
+  }
+
+  void run(const pipeline_parallel::Action& action) {
+    using pipeline_parallel::Kind;
+    stage_ = action.stage;
+    blocks_ = static_cast<double>(
+        pipeline_parallel::layers_of_stage(layers_, schedule_.stages(), stage_).count());
+    now_.is_at_head = stage_ + 1 == schedule_.stages();
+    now_.is_first = false;
+    if (action.kind == Kind::forward) forward();
+    if (action.kind == Kind::backward) backward();
+    if (action.kind == Kind::backward_input) backward_input();
+    if (action.kind == Kind::backward_weight) backward_weight();
+  }
+
+ private:
+  void forward() {
+    now_.blocks += blocks_;
+    note(now_.is_at_head ? Moment::At::head : Moment::At::forward);
+    now_.heads += now_.is_at_head;
+  }
+
+  // From the last block to the first, and where it is here, the embedding.
+  void backward() {
+    begin_gradients();
+    now_.heads -= now_.is_at_head;
+    now_.has_head_gradient |= now_.is_at_head;
+    in_blocks(Moment::At::block, [](Moment& at, double done, double made) {
+      at.blocks -= done, at.gradients += made;
+    });
+    at_embedding();
+  }
+
+  void backward_input() {
+    now_.heads -= now_.is_at_head, now_.deferred_heads += now_.is_at_head;
+    now_.has_head_gradient |= now_.is_at_head;
+    in_blocks(Moment::At::block_input, [](Moment& at, double done, double) {
+      at.blocks -= done, at.deferred_blocks += done;
+    });
+    at_embedding();
+    now_.deferred_embeddings += stage_ == 0;
+  }
+
+  void backward_weight() {
+    begin_gradients();
+    in_blocks(Moment::At::weights, [](Moment& at, double done, double made) {
+      at.deferred_blocks -= done, at.gradients += made;
+    });
+    now_.deferred_heads -= now_.is_at_head, now_.deferred_embeddings -= stage_ == 0;
+  }
+
+  void begin_gradients() {
+    now_.is_first = !has_gradients_[static_cast<std::size_t>(stage_)];
+    has_gradients_[static_cast<std::size_t>(stage_)] = true;
+  }
+
+  // Between the first and the last block all that is held changes evenly.
+  template <class Change>
+  void in_blocks(Moment::At at, const Change& change) {
+    if (blocks_ == 0) return;  // a stage of the embedding or of the head alone
+    const double makes = now_.is_first ? 1 : 0;
+    now_.is_at_start = true;
+    note(at);
+    now_.is_at_start = false;
+    Moment last = now_;
+    change(last, blocks_ - 1, makes * (blocks_ - 1));
+    std::swap(now_, last), note(at), std::swap(now_, last);
+    change(now_, blocks_, makes * blocks_);
+  }
+
+  void at_embedding() {
+    if (stage_ == 0) note(Moment::At::embedding), now_.has_embedding_gradient = true;
+  }
+
+  void note(Moment::At at) {
+    now_.at = at;
+    part_.blocks_in_flight = std::max(part_.blocks_in_flight, now_.blocks + now_.deferred_blocks);
+    part_.moments.push_back(now_);
+  }
+
+  const pipeline_parallel::Schedule& schedule_;
+  const std::int64_t layers_;
+  PipelinePart& part_;
+  std::vector<bool> has_gradients_;  // [stage]: whether a B or W has begun
+  Moment now_;
+  int stage_ = 0;
+  double blocks_ = 0;  // of the stage
+};
+
+}  // namespace
+
+// Every schedule of the catalogue has its steady state by 8 p micro-batches; without a pipeline it
+// has it by the second one.
+pipeline_parallel::Schedule schedule_of_rank(const Plan& plan, int rank) {
+  const int p = plan.mesh.size(Axis::pp), v = stages_per_rank(plan);
+  const auto m = static_cast<int>(
+      is_from_file(plan) ? plan.micro_batches : std::min<std::int64_t>(plan.micro_batches, 8 * p));
+  if (p == 1) return pipeline_parallel::make_schedule("1f1b", 1, std::min(m, 2));
+  if (const auto* generator = generator_of(plan)) {
+    pipeline_parallel::Schedule schedule{m, generator->placement(p, v), {}};
     schedule.actions.resize(static_cast<std::size_t>(p));
-    schedule.actions[static_cast<std::size_t>(rank)] = generator.make(p, v, m, rank);
+    schedule.actions[static_cast<std::size_t>(rank)] = generator->make(p, v, m, rank);
     return schedule;
   }
   return pipeline_parallel::make_schedule(plan.schedule, p, m);
 }
 
-}  // namespace
-
 PipelinePart pipeline_part(const Model& model, const Plan& plan, std::int64_t rank) {
   const int p = plan.mesh.size(Axis::pp), here = static_cast<int>(rank);
-  if (p == 1) {
-    const auto all = static_cast<double>(model.layers);
-    return {.blocks = all, .blocks_in_flight = all};
-  }
-  // Every schedule of the catalogue has its steady state by then: from there on what is in flight
-  // grows evenly, or not at all.
-  const std::int64_t m = plan.micro_batches, enough = 4 * p;
-  const bool extend = m > 2 * enough && !plan.schedule.starts_with("csv:");
-  const auto schedule = schedule_of_rank(plan, here, extend ? 2 * enough : m);
+  const auto schedule = schedule_of_rank(plan, here);
+  // No later moment holds more, but in gpipe all others that have gone forward.
+  const bool grows = p > 1 && plan.schedule == "gpipe";
+  const auto others = grows ? static_cast<double>(plan.micro_batches - schedule.micro_batches) : 0;
   PipelinePart part{.has_embedding = schedule.rank_of.front() == here,
                     .has_head = schedule.rank_of.back() == here};
-  for (const int stage : stages_of(schedule, here))
+  for (const int stage : stages_of(schedule, here)) {
     part.blocks += static_cast<double>(
         pipeline_parallel::layers_of_stage(model.layers, schedule.stages(), stage).count());
-  count_in_flight(schedule, here, model.layers, part);
-  if (extend) {
-    PipelinePart half;
-    count_in_flight(schedule_of_rank(plan, here, enough), here, model.layers, half);
-    const double more = static_cast<double>(m) / static_cast<double>(enough) - 2;
-    part.blocks_in_flight += more * (part.blocks_in_flight - half.blocks_in_flight);
-    part.heads_in_flight += more * (part.heads_in_flight - half.heads_in_flight);
+    for (const int other : {stage - 1, stage + 1})
+      part.messages += schedule.has_stage(other) && schedule.rank_of[other] != here;
   }
+  Holdings holdings(schedule, model.layers, part, others);
+  for (const auto& action : schedule.actions[static_cast<std::size_t>(rank)]) holdings.run(action);
   return part;
 }
+
+namespace {
+
+// Of a schedule that is not in the catalogue. Throws Error if there is none, or if it hangs.
+void require_right(const Plan& plan) {
+  if (is_from_file(plan) && plan.mesh.size(Axis::pp) == 1) return;
+  const auto problems = verify(pipeline_parallel::make_schedule(
+      plan.schedule, plan.mesh.size(Axis::pp), static_cast<int>(plan.micro_batches)));
+  require(problems.empty(), "{} cannot run: {}", plan.schedule, fmt::join(problems, "; "));
+}
+
+}  // namespace
 
 void validate(const Plan& plan, const Model& model) {
   const std::int64_t t = plan.mesh.size(Axis::tp), p = plan.mesh.size(Axis::pp);
@@ -117,15 +229,18 @@ void validate(const Plan& plan, const Model& model) {
           model.kv_heads, model.name, t);
   require(p <= model.layers, "pp={} has more stages than {} has blocks ({})", p, model.name,
           model.layers);
-  require(plan.schedule == "interleaved" || plan.chunks == 1,
+  require(is_from_file(plan) || plan.schedule == "interleaved" ||
+              (plan.schedule == "zb_v" && plan.chunks == 2) || plan.chunks == 1,
           "--chunks {} needs --schedule interleaved, not {}", plan.chunks, plan.schedule);
-  const std::int64_t chunks = stages_per_rank(plan);
-  require((plan.schedule != "interleaved" && chunks == 1) || model.layers % (p * chunks) == 0,
-          "the {} blocks of {} do not divide into pp={} stages of {} chunks", model.layers,
-          model.name, p, chunks);
   require(plan.schedule != "interleaved" || plan.micro_batches % p == 0,
           "the interleaved schedule needs a multiple of pp={} micro-batches, not {}", p,
           plan.micro_batches);
+  if (!generator_of(plan) || is_from_file(plan)) require_right(plan);
+  // The first stage may have the embedding alone and the last one the head (layers_of_stage()).
+  const auto stages = static_cast<std::int64_t>(placement_of(plan).size());
+  require(stages <= model.layers + (stages > p ? 2 : 0),
+          "the {} blocks of {} do not suffice for {} stages: choose a smaller pp or fewer --chunks",
+          model.layers, model.name, stages);
   require(!plan.sequence_parallel || t > 1,
           "--sequence-parallel needs tensor parallel: tp=2 or "
           "more in --mesh");

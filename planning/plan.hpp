@@ -11,6 +11,7 @@
 #include "autograd/tensor/dtype.hpp"
 #include "parallel/context/order.hpp"
 #include "parallel/mesh_shape.hpp"
+#include "parallel/pipeline/schedule.hpp"
 #include "planning/model.hpp"
 
 namespace ringside::planning {
@@ -36,7 +37,7 @@ Types types_of(autograd::DType dtype);
 
 struct Plan {
   MeshShape mesh = {};             // dp and fsdp are both data parallel; fsdp shards the parameters
-  std::string schedule = "1f1b";   // of the pipeline: a name of its catalogue
+  std::string schedule = "1f1b";   // of the pipeline: a name of its catalogue, or "csv:FILE"
   std::int64_t chunks = 1;         // of a stage: v of the interleaved schedule
   std::int64_t micro_batch = 1;    // sequences
   std::int64_t micro_batches = 1;  // of one data-parallel rank and step
@@ -82,17 +83,46 @@ inline MeshShape planned_mesh(std::string_view text) {
   return text.empty() ? MeshShape() : MeshShape(text);
 }
 
-// Stages on a rank of the pipeline: v of the interleaved schedule, 2 of zb_v.
-int stages_per_rank(const Plan& plan);
+// The pipeline rank of each stage. Throws Error if the schedule is a file that is not for the
+// plan's ranks and micro-batches.
+std::vector<int> placement_of(const Plan& plan);
 
-// The part of the model that a rank of the pipeline has, and of how many forward passes it keeps
-// activations at the peak. Counted on the rank's actions.
+// The schedule with the actions of one rank only, because thousands of plans are tried, and of as
+// many micro-batches as show what repeats. Throws as placement_of().
+pipeline_parallel::Schedule schedule_of_rank(const Plan& plan, int rank);
+
+// What a rank of the pipeline holds while one of its actions runs. Blocks and micro-batches are
+// those of all its stages together.
+struct Moment {
+  enum class At {
+    forward,      // F has just ended
+    head,         // F of the last stage, at the loss
+    block,        // B, in a block
+    block_input,  // I, in a block
+    embedding,    // B or I of the first stage, at its end
+    weights       // W
+  };
+  At at = At::forward;
+  double blocks = 0;           // between F and B or I: activations
+  double deferred_blocks = 0;  // between I and W: what W needs
+  double heads = 0;            // micro-batches between F and B or I of the last stage
+  double deferred_heads = 0, deferred_embeddings = 0;  // micro-batches between I and W
+  // Whose gradients exist in this step, in blocks; and whether those of head and embedding do.
+  double gradients = 0;
+  bool has_head_gradient = false, has_embedding_gradient = false;
+  bool is_first = false;     // the first B or W of its stage, which makes the gradients
+  bool is_at_head = false;   // of the last stage
+  bool is_at_start = false;  // in the first block that backward enters; otherwise in the last one
+};
+
+// The part of the model that a rank of the pipeline has, and what it holds at every moment of a
+// step. Counted on the rank's actions.
 struct PipelinePart {
   double blocks = 0;
   bool has_embedding = true, has_head = true;
-  double blocks_in_flight = 0;   // of all stages and micro-batches, between F and B or W
-  double heads_in_flight = 1;    // micro-batches of the last stage, between F and B or I
-  bool splits_backward = false;  // into I and W: a block's activations are freed by W
+  double blocks_in_flight = 0;  // of all stages and micro-batches, between F and B or W: the most
+  double messages = 0;          // to stages on other ranks, for each micro-batch
+  std::vector<Moment> moments = {};
 };
 PipelinePart pipeline_part(const Model& model, const Plan& plan, std::int64_t rank);
 

@@ -71,7 +71,6 @@ void simulate_plan(const SimulateArguments& args) {
   for (const std::string& slow : args.slow) take_slow_rank(slow, options.stragglers);
   options.stragglers.jitter = args.jitter, options.stragglers.seed = args.seed;
   options.fold = !args.every_rank, options.congestion = args.congestion;
-  options.schedule_file = args.plan.schedule_file();
   if (!args.measured.empty())
     options.measured = planning::stages_of_trace(planning::read_traces(args.measured));
   const auto simulation = simulate(model, args.plan.plan(model), machine, options);
@@ -182,7 +181,7 @@ void add_simulate_command(CLI::App& app) {
   SimulateArguments& args = *option.args;
   option("collective NAME", args.collective, "all_reduce; or else give --model");
   option("--topology MACHINE", args.topology, "Device and network: a name or a JSON file [h100]");
-  args.plan.add_to(option.command(), true);
+  args.plan.add_to(option.command());
   add_straggler_options(option.command(), args);
   option("--svg FILE", args.svg, "Draw the lanes of a step into this file");
   option("--trace FILE", args.trace,

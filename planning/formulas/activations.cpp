@@ -5,6 +5,7 @@
 #include "autograd/ops/ops.hpp"
 #include "parallel/pipeline/proof/formulas.hpp"
 #include "planning/formulas/devices.hpp"
+#include "planning/formulas/parameters.hpp"
 #include "planning/formulas/symbols.hpp"
 
 namespace ringside::planning {
@@ -104,21 +105,49 @@ Term block_activations(const Model& model, const Plan& plan) {
   return feed_forward_activations(x.tokens, d, x.f, x.e, x.t);
 }
 
-// In the feed-forward part backward holds the gradients of the residual stream and of the product,
-// and those of gate and up or of the down projection's matrix. In a pipeline the gradient that the
-// next stage sent is there, too. For the other kinds the papers do not count these.
-Term working_memory(const Model& model, const Plan& plan, const PipelinePart& part) {
+// Kept by our I for each token: both normed inputs and the gradients of both halves' outputs, all
+// whole; q, k, v, attention's output and their gradients; the product of gate and up, and the
+// gradients of gate and up. Others keep all of the block's activations.
+Term deferred_activations(const Model& model, const Plan& plan) {
+  const Symbols x(model, plan);
+  Plan kept = plan;
+  kept.recompute = Recompute::none;
+  Quantity bytes = block_activations(model, kept);
+  if (model.own) bytes = x.tokens * x.e * (4 * x.h + (2 * x.q + 2 * x.kv + 3 * x.f) / x.t);
+  return {"A_W", "what W needs of a block, for one micro-batch", bytes, Unit::bytes,
+          "autograd/engine/deferred_gradients.hpp"};
+}
+
+// Without history a block's forward frees what it no longer needs.
+Quantity forward_memory(const Model& model, const Plan& plan) {
+  const Symbols x(model, plan);
+  return x.tokens * x.e *
+         (plan.recompute == Recompute::full ? 3 * x.h + 2 * x.rows + 3 * x.f / x.t : x.h);
+}
+
+// In the feed-forward part backward holds for each token the gradient of the block's output and:
+//
+//     down          the product's gradient, and the gradient of the matrix
+//     gate and up   their gradients; I also keeps the product, which W needs
+//     normed input  one gradient by gate, one by up; gate and up are then freed
+//
+// Experts hold the gradients of their rows besides, before and behind them.
+// Sequence parallel divides the first, and gathers it for down alone. In a pipeline the gradient
+// that the next stage sent is there, too. For other kinds of models the papers do not count these.
+Term working_memory(const Model& model, const Plan& plan, bool is_at_head, Backward kind) {
   const Symbols x(model, plan);
   const char* const source = "counted op by op in planning/formulas/activations.cpp";
   Quantity backward = 0;
   if (model.kind == Model::Kind::llama) {
-    Quantity in_block = x.tokens * (x.h + x.f / x.t) + max(x.tokens, x.h) * x.f / x.t;
-    if (model.experts)  // dy and dx of the rows, and the gradients of one matrix of all experts
-      in_block = x.tokens * (x.h + 2 * x.rows + x.f / x.t) +
-                 max(x.tokens * x.f, x.h * Quantity("f E / n", static_cast<double>(model.d_ff) *
-                                                                   model.experts->here())) /
-                     x.t;
-    backward = x.e * (part.has_head ? in_block : in_block + x.tokens * x.stream);
+    const Quantity T = x.tokens, h = x.h, f = x.f / x.t, s = x.stream, rows = 2 * x.rows;
+    const bool divided = plan.sequence_parallel, is_input = kind == Backward::input;
+    const Quantity gathered = divided ? s + h : h;  // at down, and in I until W
+    const Quantity down = T * (gathered + rows + f);
+    const Quantity at_down = kind == Backward::later ? down + down_projection(model, x.t) : down;
+    const Quantity at_gates = is_input ? T * (gathered + rows + 3 * f) : T * (s + rows + 2 * f);
+    const Quantity at_input = T * (divided ? 2 * h + s : 3 * h);
+    const Quantity in_block = max(max(at_down, at_gates), at_input);
+    backward = x.e * (is_at_head ? in_block : in_block + x.tokens * x.stream);
   }
   const char* const what = "gradients within a block, while backward runs through it";
   if (plan.recompute != Recompute::full) return {"A_working", what, backward, Unit::bytes, source};
@@ -146,10 +175,12 @@ Term head_activations(const Model& model, const Plan& plan) {
 
 Term kept_head(const Model& model, const Plan& plan) {
   const Symbols x(model, plan);
-  return {
-      "A_kept", "kept at the head of a micro-batch: gradients of its matrix and input, and that",
-      model.kind == Model::Kind::llama ? x.e * (x.h * x.vocabulary / x.t + 2 * x.tokens * x.h) : 0,
-      Unit::bytes, "autograd/ops/losses/linear_cross_entropy.cpp"};
+  return {"A_kept",
+          "kept at the head of a micro-batch: gradients of its matrix and input; the norm's input",
+          model.kind == Model::Kind::llama
+              ? x.e * (x.h * x.vocabulary / x.t + x.tokens * (x.h + x.stream))
+              : 0,
+          Unit::bytes, "autograd/ops/losses/linear_cross_entropy.cpp"};
 }
 
 // The CPU converts values to fp32 while an op computes: the largest such copies are those of the
@@ -172,8 +203,7 @@ Term embedding_activations(const Model& model, const Plan& plan) {
 }
 
 // Counted on the schedule, which has the formula of the papers beside it.
-Term blocks_in_flight(const Model& model, const Plan& plan, std::int64_t index) {
-  const PipelinePart part = pipeline_part(model, plan, index);
+Term blocks_in_flight(const Plan& plan, const PipelinePart& part) {
   const Quantity blocks("L_stage", part.blocks), passes("c", part.blocks_in_flight / part.blocks);
   const std::string formula(pipeline_parallel::in_flight_formula(plan.schedule));
   return {"L_held", "blocks whose activations the stage holds", blocks * passes, Unit::number,

@@ -1,6 +1,7 @@
 #include "planning/formulas/communication.hpp"
 
 #include "planning/formulas/parameters.hpp"
+#include "planning/formulas/state.hpp"
 #include "planning/formulas/symbols.hpp"
 
 namespace ringside::planning {
@@ -68,6 +69,33 @@ Term tensor_bytes_of_cross_entropy(const Plan& plan) {
   return {"D_loss", "sent for the cross-entropy: three fp32 numbers a token",
           2 * 12 * micro_batch_tokens(plan) * (t - 1) / t, Unit::bytes,
           "Shoeybi et al. 2019 (Megatron-LM), section 3"};
+}
+
+// ZeRO adds up the gradients of the shards that it leaves on a rank.
+Term tensor_bytes_of_sums(const Model& model, const Plan& plan, const PipelinePart& part) {
+  const Quantity t = tensor_ranks(plan), d("d", model.d_model), blocks("L_stage", part.blocks),
+                 gradient("e_g", plan.types.gradients), n("N", shards_of(plan).optimizer);
+  Quantity bytes = 0;
+  if (plan.sequence_parallel && model.kind == Model::Kind::llama)
+    bytes =
+        ring_all_reduce_bytes(t, gradient * d * (part.has_head ? 2 * blocks + 1 : 2 * blocks) / n);
+  if (model.kv_heads > 0 && plan.mesh.size(Axis::tp) > model.kv_heads) {
+    const Quantity share("t / a_kv", t.value() / static_cast<double>(model.kv_heads));
+    bytes = bytes + ring_all_reduce_bytes(
+                        share, gradient * 2 * d * Quantity("d_head", model.head_size) * blocks / n);
+  }
+  return {"D_sums", "sent once a step for gradients of norms and of shared heads", bytes,
+          Unit::bytes, korthikanti};
+}
+
+Term pipeline_bytes_of_sums(const Model& model, const Plan& plan, const PipelinePart& part) {
+  Quantity bytes = 0;
+  if (model.tied_head && part.has_embedding != part.has_head)
+    bytes =
+        ring_all_reduce_bytes(2, Quantity("e_g", plan.types.gradients) * embedding(model) /
+                                     tensor_ranks(plan) / Quantity("N", shards_of(plan).optimizer));
+  return {"D_tied", "sent once a step for the gradient of the tied matrix", bytes, Unit::bytes,
+          "Shoeybi et al. 2019 (Megatron-LM)"};
 }
 
 // Forward, and backward, where keys travel again in a ring and their gradients with them.

@@ -27,6 +27,12 @@ Quantity tensor_rows(const Model& model);
 Term tensor_bytes_of_edge(const Model& model, const Plan& plan);
 Term tensor_bytes_of_cross_entropy(const Plan& plan);
 
+// Once a step: gradients that several ranks have parts of, or copies. Along tp those of the norms,
+// of which each rank sees its own tokens under sequence parallel, and those of key and value heads
+// that ranks share; along pp those of a tied matrix that the first and the last stage both have.
+Term tensor_bytes_of_sums(const Model& model, const Plan& plan, const PipelinePart& part);
+Term pipeline_bytes_of_sums(const Model& model, const Plan& plan, const PipelinePart& part);
+
 // Sharded parameters: of `units` gathers or reductions of a micro-batch, those that run behind the
 // computing of one of `blocks` blocks: the next unit is gathered, or the one before is reduced. The
 // first gather and the last reduction run behind nothing, and those beside the embedding behind

@@ -98,7 +98,13 @@ Term block_vectors(const Model& model) {
   if (model.kind == Model::Kind::gpt)
     return {"P_vectors", "two LayerNorms, and the biases of the matrices", 9 * d + f, Unit::number,
             gpt};
-  return {"P_vectors", "two RMSNorms", 2 * d, Unit::number, llama};
+  const Quantity q("q", model.q_width()), kv("kv", model.kv_width());
+  Quantity vectors = 2 * d;
+  if (model.attention_bias) vectors = vectors + q + 2 * kv + d;
+  if (model.mlp_bias) vectors = vectors + 2 * f + d;
+  return {"P_vectors",
+          model.attention_bias || model.mlp_bias ? "two RMSNorms, and biases" : "two RMSNorms",
+          vectors, Unit::number, llama};
 }
 
 Term embedding(const Model& model) {
@@ -125,16 +131,26 @@ Term head(const Model& model) {
 }
 
 Term whole_block(const Model& model, const Quantity& t) {
+  Quantity on_rank = block_matrices(model) / t + block_vectors(model);
   if (model.experts) {
     const Quantity d("d", model.d_model), routed("E", model.experts->routed);
-    return {"P_block", "parameters of a block on one rank, with E / n experts and the router",
-            (with_experts_in_block(model, {"E / n", model.experts->here()}) - d * routed) / t +
-                d * routed + block_vectors(model),
-            Unit::number, "transformer/parameter_table.hpp"};
+    on_rank = (with_experts_in_block(model, {"E / n", model.experts->here()}) - d * routed) / t +
+              d * routed + block_vectors(model);
   }
-  return {"P_block", "parameters of a block on one rank",
-          block_matrices(model) / t + block_vectors(model), Unit::number,
-          "Shoeybi et al. 2019 (Megatron-LM), section 3"};
+  // Each rank has at least one head of keys and values: more ranks than heads share copies.
+  if (model.kv_heads > 0 && t.value() > static_cast<double>(model.kv_heads))
+    on_rank =
+        on_rank + 2 * Quantity("d", model.d_model) *
+                      (Quantity("d_head", model.head_size) - Quantity("kv", model.kv_width()) / t);
+  return {"P_block",
+          model.experts ? "parameters of a block on one rank, with E / n experts and the router"
+                        : "parameters of a block on one rank",
+          on_rank, Unit::number, "Shoeybi et al. 2019 (Megatron-LM), section 3"};
+}
+
+Quantity down_projection(const Model& model, const Quantity& t) {
+  const Quantity h("h", model.d_model), f("f", model.d_ff);
+  return model.experts ? h * f * Quantity("E / n", model.experts->here()) / t : h * f / t;
 }
 
 Quantity stage_parameters(const Model& model, const Quantity& t, const PipelinePart& part) {

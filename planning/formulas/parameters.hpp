@@ -37,6 +37,10 @@ Term head(const Model& model);
 // experts those of one of the expert-parallel ranks (Experts::ranks).
 Term whole_block(const Model& model, const Quantity& t);
 
+// The matrix by which the feed-forward part of a block ends, on one of t tensor-parallel ranks;
+// with experts, those of all experts that the rank holds.
+Quantity down_projection(const Model& model, const Quantity& t);
+
 // The parameters of a part of the pipeline on one of t tensor-parallel ranks: its blocks, and where
 // it has them the embedding, the last norm and the head.
 Quantity stage_parameters(const Model& model, const Quantity& t, const PipelinePart& part);

@@ -1,7 +1,23 @@
 #include "planning/formulas/pipeline.hpp"
 
+#include <algorithm>
+
+#include "parallel/pipeline/generators/catalogue.hpp"
+#include "parallel/pipeline/lower.hpp"
+#include "parallel/pipeline/proof/timing.hpp"
+
 namespace ringside::planning {
 namespace {
+
+// Timed with F = I = W. The work of a micro-batch is that of the busiest rank.
+double idle_slots_of_file(const Plan& plan) {
+  const auto timing =
+      time_of(lower(pipeline_parallel::make_schedule(plan.schedule, plan.mesh.size(Axis::pp),
+                                                     static_cast<int>(plan.micro_batches))),
+              {});
+  const double busy = *std::ranges::max_element(timing.busy);
+  return (timing.step - busy) / busy * static_cast<double>(plan.micro_batches);
+}
 
 // How many times a stage's work for one micro-batch it waits: the idle slots before its first
 // forward and after its last backward.
@@ -13,6 +29,7 @@ namespace {
 //                    a stage's forward is a sixth of its work
 Quantity idle_slots(const Plan& plan) {
   const Quantity p("p", plan.mesh.size(Axis::pp)), v("v", plan.chunks);
+  if (plan.schedule.starts_with("csv:")) return {"idle", idle_slots_of_file(plan)};
   if (plan.schedule == "interleaved") return (p - 1) / v;
   if (plan.schedule == "zb_h1") return (p - 1) / 3;
   if (plan.schedule == "zb_v") return (p - 1) / 6;
@@ -20,6 +37,7 @@ Quantity idle_slots(const Plan& plan) {
 }
 
 const char* source_of(const std::string& schedule) {
+  if (schedule.starts_with("csv:")) return "timed action by action, F = I = W";
   if (schedule == "gpipe") return "Huang et al. 2019 (GPipe), section 2.3";
   if (schedule == "interleaved") return "Narayanan et al. 2021, section 2.2.2";
   if (schedule == "zb_h1") return "Qi et al. 2023 (Zero bubble), table 1";

@@ -26,7 +26,6 @@ struct SimulationOptions {
   Stragglers stragglers;
   // Replicas that nothing distinguishes are computed once. Else every one, for comparison.
   bool fold = true;
-  std::string schedule_file;  // "csv:FILE" instead of the plan's schedule
   // What a trace has shown of each stage, instead of the formulas' times.
   std::vector<MeasuredStage> measured;
   // Messages and reductions share the links (engine 3, congestion.hpp). Every replica is computed.

@@ -18,7 +18,7 @@ using collectives::Collective;
 
 // The stages of the schedule, each as a part of the pipeline.
 std::vector<PipelinePart> stages_of(const Model& model, const Plan& plan) {
-  const int count = plan.mesh.size(Axis::pp) * stages_per_rank(plan);
+  const int count = static_cast<int>(placement_of(plan).size());
   std::vector<PipelinePart> stages;
   for (int s = 0; s < count; ++s)
     stages.push_back({.blocks = static_cast<double>(
@@ -132,7 +132,10 @@ PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
   for (const PipelinePart& stage : stages_of(model, plan)) {
     StageLoad& each = load.stages.emplace_back();
     add_computing(model, plan, machine, stage, each);
-    if (plan.mesh.size(Axis::tp) > 1) add_tensor_calls(model, plan, stage, each);
+    if (plan.mesh.size(Axis::tp) > 1) {
+      add_tensor_calls(model, plan, stage, each);
+      each.tensor_sums = tensor_bytes_of_sums(model, plan, stage).value();
+    }
     add_data_calls(model, plan, stage, each);
     const Quantity held = stage_parameters(model, t, stage);
     each.optimizer =

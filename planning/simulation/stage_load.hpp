@@ -28,6 +28,7 @@ struct StageLoad {
   double blocks = 1;  // that share these seconds
   // Tensor parallel, of one micro-batch. What follows needs their results.
   std::vector<Calls> tensor_forward, tensor_backward;
+  double tensor_sums = 0;  // bytes that a rank sends once a step for gradients that ranks share
   // Sharded parameters (fsdp, or ZeRO stage 3), of one micro-batch: while a block computes, the
   // next unit is gathered, or the gradients of the one before are reduced.
   Calls gather_forward, gather_backward, scatter;

@@ -2,6 +2,7 @@
 
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/symbols.hpp"
+#include "planning/formulas/unit_gathers.hpp"
 #include "planning/simulation/stage_load.hpp"
 
 namespace ringside::planning {
@@ -18,21 +19,15 @@ double sent_in(const Calls& calls, int n) {
 
 }  // namespace
 
-double bytes_of(const RankMemory& memory, std::string_view kind) {
-  double bytes = 0;
-  for (const MemoryRow& row : memory.rows)
-    if (row.kind == kind) bytes += row.bytes;
-  return bytes;
-}
-
 double StepFormula::held(std::size_t coordinate) const {
   const RankMemory& here = memory.at(coordinate);
   return bytes_of(here, "parameters") + bytes_of(here, "gradients") +
          bytes_of(here, "optimizer state");
 }
 
-StepFormula step_formula(const Model& whole, const Plan& plan, const std::vector<int>& rank_of) {
+StepFormula step_formula(const Model& whole, const Plan& plan) {
   const Model model = on_mesh(whole, plan.mesh);
+  const std::vector<int> rank_of = placement_of(plan);
   const int t = plan.mesh.size(Axis::tp), n = static_cast<int>(plan.state_ranks()),
             c = plan.mesh.size(Axis::cp), x = plan.mesh.size(Axis::ep),
             p = plan.mesh.size(Axis::pp);
@@ -62,20 +57,24 @@ StepFormula step_formula(const Model& whole, const Plan& plan, const std::vector
   for (const StageLoad& stage : load.stages) {
     for (const auto* calls : {&stage.tensor_forward, &stage.tensor_backward})
       for (const Calls& each : *calls) tp += m * sent_in(each, t) / p;
-    for (const Calls& each : {stage.gather_forward, stage.gather_backward, stage.scatter})
-      state += m * sent_in(each, n) / p;
+    state += m * sent_in(stage.scatter, n) / p;
     state += (stage.reduces_each ? m : 1) * sent_in(stage.reduce, n) / p;
     state += sent_in(stage.gather_updated, n) / p;
+    tp += stage.tensor_sums / p;
     copies += sent_in(stage.average_copies, static_cast<int>(plan.copies())) / p;
   }
-  // The gradients of the norms, two in a layer and one before the head, are added once a step.
-  const auto norms = static_cast<double>((2 * model.layers + 1) * model.d_model);
-  if (plan.sequence_parallel)
-    tp += sent_in({Collective::all_reduce, 1, plan.types.gradients * norms}, t) / p;
   // All micro-batches pass each boundary between stages of different ranks, forward and backward.
   for (std::size_t stage = 1; stage < rank_of.size(); ++stage)
     if (rank_of[stage] != rank_of[stage - 1]) pp += 2 * m * load.message_bytes / p;
-  for (int rank = 0; rank < p; ++rank) formula.memory.push_back(memory_of_rank(model, plan, rank));
+  for (int rank = 0; rank < p; ++rank) {
+    formula.memory.push_back(memory_of_rank(model, plan, rank));
+    const PipelinePart part{.has_embedding = rank_of.front() == rank,
+                            .has_head = rank_of.back() == rank};
+    pp += pipeline_bytes_of_sums(model, plan, part).value() / p;
+    if (!plan.shards_parameters()) continue;
+    const UnitGathers gathers = unit_gathers(model, plan, rank);
+    state += plan.types.parameters * (gathers.forward + gathers.backward) * (n - 1) / n / p;
+  }
   return formula;
 }
 

@@ -22,13 +22,8 @@ struct StepFormula {
   double held(std::size_t coordinate = 0) const;
 };
 
-// `rank_of` is the placement of a pipeline's stages. The padding of shards and the few numbers of
-// the norm and the loss are left out. In a pipeline zero3 gathers at most so often: a block that is
-// still whole from the action before is not gathered again.
-StepFormula step_formula(const Model& model, const Plan& plan,
-                         const std::vector<int>& rank_of = {});
-
-// The part of the memory with this name: MemoryRow::kind.
-double bytes_of(const RankMemory& memory, std::string_view kind);
+// The padding of shards and the few numbers of
+// the norm and the loss are left out.
+StepFormula step_formula(const Model& model, const Plan& plan);
 
 }  // namespace ringside::planning

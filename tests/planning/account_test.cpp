@@ -6,10 +6,16 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "base/error.hpp"
+#include "parallel/pipeline/csv.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
 #include "planning/fit.hpp"
 #include "planning/formulas/activations.hpp"
 #include "planning/formulas/pipeline.hpp"
+#include "planning/simulation/simulation.hpp"
+#include "tests/transformer/temporary_directory.hpp"
 
+using namespace ringside;
 using namespace ringside::planning;
 
 namespace {
@@ -70,7 +76,9 @@ TEST_CASE("tensor parallel sends m L 8 (t-1)/t T d e, and its edges") {
     plan.recompute = Recompute::full;
     CHECK(sums_of(account_of(plan), "tp").bytes == 3 * (12 * 12 * part * stream + edges));
     plan.recompute = Recompute::none, plan.sequence_parallel = true;
-    CHECK(sums_of(account_of(plan), "tp").bytes == 3 * (12 * 10 * part * stream + edges));
+    // Once a step: the gradients of 25 norms.
+    CHECK(sums_of(account_of(plan), "tp").bytes ==
+          3 * (12 * 10 * part * stream + edges) + 2 * part * 25 * 48 * 4);
   }
 }
 
@@ -129,13 +137,67 @@ TEST_CASE("data parallel sends 2 (n-1)/n of the gradients, ZeRO sends them by st
 }
 
 TEST_CASE("pipeline parallel sends m T d e over each boundary and in each direction") {
+  // A rank sends to each neighbour of its stages: at the edges of the pipeline one is missing.
+  const auto bytes = [](const Plan& plan, double per_rank) {
+    const Account result = account_of(plan);
+    const bool is_edge = result.busiest == 0 || result.busiest == 3;
+    return sums_of(result, "pp").bytes == (is_edge ? per_rank - 1 : per_rank) * 4 * stream;
+  };
   Plan plan = plan_on("pp=4");
-  CHECK(sums_of(account_of(plan), "pp").bytes == 2 * 4 * stream);
+  CHECK(account_of(plan).busiest == 3);  // with the head
+  CHECK(bytes(plan, 2));
   plan.schedule = "interleaved", plan.chunks = 3;
-  CHECK(sums_of(account_of(plan), "pp").bytes == 3 * 2 * 4 * stream);
+  CHECK(bytes(plan, 3 * 2));
+  // At the turn of the V two stages of a rank need no message.
+  plan.schedule = "zb_v", plan.chunks = 2;
+  CHECK(account_of(plan).busiest == 3);
+  CHECK(sums_of(account_of(plan), "pp").bytes == 2 * 4 * stream);
   Plan both = plan_on("pp=4,tp=2");
   both.sequence_parallel = true;
-  CHECK(sums_of(account_of(both), "pp").bytes == 2 * 4 * stream / 2);
+  CHECK(sums_of(account_of(both), "pp").bytes == 4 * stream / 2);
+}
+
+// Llama 3 (Grattafiori et al. 2024, section 3.3.2): 126 blocks on 16 ranks, interleaved; the first
+// and the last stage have one block less.
+TEST_CASE("stages of unequal length: the published plan of Llama 3 405B") {
+  const Model model = find_model("llama3-405b");
+  Plan plan{.mesh = planned_mesh("pp=16,tp=8"), .schedule = "interleaved", .micro_batches = 16};
+  for (const std::int64_t chunks : {1, 4, 8}) {
+    CAPTURE(chunks);
+    plan.chunks = chunks;
+    validate(plan, model);
+    double blocks = 0;
+    for (const std::int64_t rank : {0, 1, 7, 14, 15}) {
+      const PipelinePart part = pipeline_part(model, plan, rank);
+      CHECK(part.blocks == (rank == 0 || rank == 15 ? 7 : 8));
+      blocks += part.blocks;
+    }
+    CHECK(blocks == 38);
+  }
+}
+
+TEST_CASE("a schedule from a file with several stages per rank") {
+  const TemporaryDirectory directory;
+  const Model model = small_model();
+  Plan plan = plan_on("pp=4");
+  plan.schedule = "interleaved", plan.chunks = 3;
+  const auto made = pipeline_parallel::make_schedule("interleaved", 4, 4, 3);
+  Plan from_file = plan;
+  from_file.schedule = "csv:" + directory.write("own.csv", csv_of(made)).string();
+  from_file.chunks = 1;
+  CHECK(placement_of(from_file) == placement_of(plan));
+  const Account named = account_of(plan), read = account_of(from_file);
+  CHECK(read.most_memory() == named.most_memory());
+  CHECK(sums_of(read, "pp").bytes == sums_of(named, "pp").bytes);
+  CHECK(read.bubble_share == doctest::Approx(named.bubble_share));
+  const Machine machine = find_machine("h100");
+  CHECK(simulate(model, from_file, machine).step ==
+        doctest::Approx(simulate(model, plan, machine).step));
+  from_file.micro_batches = 8;
+  CHECK_THROWS_WITH(account_of(from_file),
+                    doctest::Contains("is a schedule of 4 micro-batches, not of 8"));
+  from_file.micro_batches = 4, from_file.mesh = planned_mesh("pp=2");
+  CHECK_THROWS_WITH(account_of(from_file), doctest::Contains("is a schedule for 4 ranks"));
 }
 
 TEST_CASE("an axis uses the innermost network that holds its group") {
@@ -151,7 +213,7 @@ TEST_CASE("blocks in flight, by schedule and stage") {
   Plan plan = plan_on("pp=4");
   plan.micro_batches = 8;
   const auto held = [&](std::int64_t stage) {
-    return blocks_in_flight(model, plan, stage).value();
+    return blocks_in_flight(plan, pipeline_part(model, plan, stage)).value();
   };
   for (const std::int64_t stage : {0, 1, 2, 3}) {
     CAPTURE(stage);

@@ -154,14 +154,34 @@ TEST_CASE("a config.json of Hugging Face is read as transformers writes it") {
   CHECK(model.sequence == 131072);
 }
 
+// transformers' Llama: attention_bias adds one to q, k, v and o, mlp_bias to gate, up and down.
+TEST_CASE("biases of a config.json are counted") {
+  const auto parameters = [](const std::string& more) {
+    const TemporaryDirectory directory;
+    const auto file = directory.write("config.json", R"({
+      "model_type": "llama", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 160,
+      "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2)" +
+                                                         more + "}");
+    return account(find_model(file.string()), {}, find_machine("h100")).parameters;
+  };
+  const double none = parameters("");
+  CHECK(parameters(R"(, "attention_bias": false, "mlp_bias": false)") == none);
+  CHECK(parameters(R"(, "attention_bias": true)") == none + 3 * (64 + 2 * 16 + 64));
+  CHECK(parameters(R"(, "mlp_bias": true)") == none + 3 * (2 * 160 + 64));
+}
+
 TEST_CASE("a plan that does not divide the model is refused") {
   CHECK(plan_error("llama3-8b", {}, "tp=3") == "the 32 heads of llama3-8b do not divide by tp=3");
   CHECK(plan_error("llama3-8b", {}, "pp=64") ==
         "pp=64 has more stages than llama3-8b has blocks (32)");
   CHECK(plan_error("llama3-8b", {.chunks = 2}, "pp=4") ==
         "--chunks 2 needs --schedule interleaved, not 1f1b");
-  CHECK(plan_error("llama3-8b", {.schedule = "interleaved", .chunks = 3}, "pp=4") ==
-        "the 32 blocks of llama3-8b do not divide into pp=4 stages of 3 chunks");
+  CHECK(plan_error("llama3-8b", {.schedule = "interleaved", .chunks = 9, .micro_batches = 4},
+                   "pp=4") ==
+        "the 32 blocks of llama3-8b do not suffice for 36 stages: choose a "
+        "smaller pp or fewer --chunks");
+  CHECK(plan_error("llama3-8b", {.schedule = "1f2b"}, "pp=4")
+            .starts_with("there is no schedule named '1f2b'"));
   CHECK(plan_error("llama3-8b", {.schedule = "interleaved", .chunks = 2, .micro_batches = 6},
                    "pp=4") ==
         "the interleaved schedule needs a multiple of pp=4 micro-batches, not 6");

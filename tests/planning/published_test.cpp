@@ -157,8 +157,8 @@ TEST_CASE("Korthikanti et al. 2022, figure 1: state and activations") {
     near(state_of_model(per_rank, none.types).value() / gib, row.state_gib, 2e-4);
     CHECK(none.types.state() == 18);
     const auto activations = [&](const Plan& plan) {
-      return blocks_in_flight(model, plan, 0).value() * block_activations(model, plan).value() /
-             gib;
+      return blocks_in_flight(plan, pipeline_part(model, plan, 0)).value() *
+             block_activations(model, plan).value() / gib;
     };
     near(activations(none), row.full_gib, 1e-4);
     near(activations(selective), row.selective_gib, 5e-4);

@@ -238,9 +238,19 @@ TEST_CASE("the links carry the bytes that the account counts") {
         if (each.axis == name) counted += each.bytes;
       for (const LinkLoad& each : simulation.loads)
         if (each.axis == name) carried += each.bytes;
-      // Of two stages each has one neighbour; the account counts two.
-      if (axis == Axis::pp && plan.mesh.size(axis) == 2) carried *= 2;
-      CHECK(carried == doctest::Approx(counted).epsilon(1e-12));
+      // The links show the rank that sends most, the account the one that computes most.
+      const std::int64_t p = plan.mesh.size(Axis::pp);
+      const auto messages = [&](std::int64_t rank) {
+        return pipeline_part(model, plan, rank).messages;
+      };
+      if (axis == Axis::pp) counted *= messages(p / 2) / messages(formulas.busiest);
+      if (p > 1 && plan.shards_parameters() && axis == Axis::fsdp) {
+        // The links do not know of units that stay whole from one action to the next.
+        CHECK(carried >= counted);
+        CHECK(carried < 1.05 * counted);
+      } else {
+        CHECK(carried == doctest::Approx(counted).epsilon(1e-12));
+      }
     }
   };
   for (const char* mesh : {"pp=4,dp=2,tp=2", "pp=2,fsdp=4", "dp=4,tp=8"})

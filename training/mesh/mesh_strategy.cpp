@@ -7,6 +7,7 @@
 
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/optim/clip.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "parallel/replicate.hpp"
 #include "parallel/tensor_collectives.hpp"
 #include "training/mesh/group_division.hpp"
@@ -269,6 +270,22 @@ std::vector<SecondsAlong> MeshStrategy::communication_by_axis() const {
   }
   all.emplace_back("all ranks", everywhere);
   return all;
+}
+
+std::map<Axis, std::uint64_t> MeshStrategy::bytes_sent_by_axis() const {
+  const auto sent = [](const auto& group) { return group.traffic().payload_bytes_sent; };
+  std::map<Axis, std::uint64_t> bytes;
+  for (const parallel::AxisEntry& entry : parallel::all_axes()) {
+    const ProcessGroup& group = mesh_.group(entry.axis);
+    bytes[entry.axis] = group.size() > 1 ? sent(group) : 0;
+    const bool also_inner = entry.axis == gradient_axes(plan_.shape).inner.front() &&
+                            &group != &inner_group_ && group.size() > 1;
+    if (also_inner) bytes[entry.axis] += sent(inner_group_);
+  }
+  if (kv_copies_) bytes[Axis::tp] += sent(*kv_copies_);
+  if (tied_copies_) bytes[Axis::pp] += sent(*tied_copies_);
+  if (pipeline_) bytes[Axis::pp] += pipeline_->lanes().bytes_sent();
+  return bytes;
 }
 
 double MeshStrategy::communication_seconds() const {

@@ -19,6 +19,8 @@
 // and they have buckets of their own.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,6 +86,11 @@ class MeshStrategy final : public ParallelStrategy {
   void give_up(const std::string& cause) noexcept override;
   double communication_seconds() const override;
   std::vector<SecondsAlong> communication_by_axis() const override;
+
+  // Payload bytes that this rank has sent along each axis, including those for copies of key and
+  // value heads (tp) and of a tied matrix (pp). What is averaged along two axes together counts for
+  // the first.
+  std::map<parallel::Axis, std::uint64_t> bytes_sent_by_axis() const;
 
   parallel::DeviceMesh& mesh() { return mesh_; }
   const PipelineRun* pipeline() const { return pipeline_.get(); }  // nullptr without a pp axis

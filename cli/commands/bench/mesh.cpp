@@ -24,7 +24,6 @@
 #include "cli/commands/options/options.hpp"
 #include "cli/pictures/simulation/prediction.hpp"
 #include "cli/pictures/wrap.hpp"
-#include "collectives/execution/traffic.hpp"
 #include "ddp/bucketed.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "planning/simulation/simulation.hpp"
@@ -181,24 +180,6 @@ void add_memory(MeshFigures& figures, const StepMemory& memory, ProcessGroup& wo
   }
 }
 
-// Bytes that this rank has sent along each axis. Gradients that are averaged along two axes
-// together count for the first.
-BytesAlong sent_by(training::MeshStrategy& strategy) {
-  parallel::DeviceMesh& mesh = strategy.mesh();
-  const auto sent = [](const ProcessGroup& group) {
-    return static_cast<double>(group.traffic().payload_bytes_sent);
-  };
-  BytesAlong bytes;
-  for (const parallel::AxisEntry& entry : parallel::all_axes())
-    bytes[entry.axis] = sent(mesh.group(entry.axis));
-  const auto inner = training::gradient_axes(mesh.shape()).inner;
-  if (std::ranges::all_of(inner, [&](Axis axis) { return mesh.size(axis) > 1; }))
-    bytes[inner.front()] += sent(mesh.group(inner));
-  const training::PipelineRun* const pipeline = strategy.pipeline();
-  bytes[Axis::pp] = pipeline ? static_cast<double>(pipeline->lanes().bytes_sent()) : 0;
-  return bytes;
-}
-
 // One mesh, after a step to warm up.
 MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, ProcessGroup& world) {
   const autograd::Device device = device_from(args.device, autograd::DType::fp32);
@@ -208,15 +189,15 @@ MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, Proce
   StepBench bench(world, args.config(), autograd::DType::fp32, device);
   bench.add(std::move(made), batches_of(args, world.size(), plan, strategy), world);
   bench.warm_up(1);
-  BytesAlong before = sent_by(strategy);
+  auto before = strategy.bytes_sent_by_axis();
   MeshFigures figures{.plan = plan, .step = bench.measure(args.steps)[0]};
-  BytesAlong after = sent_by(strategy);
   figures.loss = bench.loss(0);
-  for (const auto& [axis, bytes] : after)
-    figures.sent[axis] = over_ranks((bytes - before[axis]) / args.steps, ReduceOp::avg, world);
+  for (const auto& [axis, bytes] : strategy.bytes_sent_by_axis())
+    figures.sent[axis] =
+        over_ranks(static_cast<double>(bytes - before[axis]) / args.steps, ReduceOp::avg, world);
   add_memory(figures, bench.memory(0), world);
   figures.formula = planning::step_formula(planning::model_from(args.config(), args.model),
-                                           planned(args, plan, device), plan.schedule.rank_of);
+                                           planned(args, plan, device));
   return figures;
 }
 
@@ -224,19 +205,14 @@ MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, Proce
 Prediction predict(const Arguments& args, const training::MeshPlan& mesh, ProcessGroup& world,
                    const std::function<double()>& measure_step) {
   const planning::Model model = planning::model_from(args.config(), args.model);
-  planning::Plan plan = planned(args, mesh, autograd::Device::cpu);
-  planning::SimulationOptions options;
-  if (plan.schedule.starts_with("csv:"))
-    options.schedule_file = std::exchange(plan.schedule, "1f1b");
-  if (plan.schedule != "interleaved") plan.chunks = 1;
-
+  const planning::Plan plan = planned(args, mesh, autograd::Device::cpu);
   const MachineRates before = measure_rates(world, model, plan);
   const double measured = measure_step();
   const MachineRates rates = faster_of(before, measure_rates(world, model, plan));
   // On a real link the cores that compute also move the bytes.
   const double overlap = environment("RINGSIDE_LINK") ? 1 : 0;
   const auto machine = machine_of(rates, world.size(), overlap);
-  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, measured};
+  return {mesh.shape.text(), rates, simulate(model, plan, machine).step, measured};
 }
 
 const Show mb = fixed(1, 1e-6);

@@ -15,16 +15,14 @@ namespace ringside::cli {
 
 using namespace planning;
 
-void PlanOptions::add_to(CLI::App& command, bool files) {
+void PlanOptions::add_to(CLI::App& command) {
   const Options option(command);
   const auto positive = in_range(1, 1e9);
   option("--model MODEL", model, "A name, or the path of a config.json");
   option("--mesh AXES", mesh, "The devices, as in pp=2,dp=4,tp=8 [one device]");
-  CLI::Option* const order =
-      option("--schedule NAME", given.schedule,
-             fmt::format("{}{} [1f1b]", fmt::join(schedule_names(), ", "),
-                         files ? "; or csv:FILE, see ringside step pipeline" : ""));
-  if (!files) order->check(one_of(schedule_names()));
+  option("--schedule NAME", given.schedule,
+         fmt::format("{}; or csv:FILE, see ringside step pipeline [1f1b]",
+                     fmt::join(schedule_names(), ", ")));
   option("--chunks V", given.chunks, "Chunks of a stage, for interleaved [1]", positive);
   option("--micro-batch N", given.micro_batch, "Sequences of a micro-batch [1]", positive);
   option("--micro-batches N", given.micro_batches,
@@ -59,14 +57,9 @@ Types PlanOptions::types() const {
           .activations = bytes(activations)};
 }
 
-std::string PlanOptions::schedule_file() const {
-  return given.schedule.starts_with("csv:") ? given.schedule : "";
-}
-
 Plan PlanOptions::plan(const Model& of) const {
   Plan plan = given;
   plan.mesh = planned_mesh(mesh);
-  if (!schedule_file().empty()) plan.schedule = "1f1b";
   if (plan.sequence == 0) plan.sequence = std::max<std::int64_t>(of.sequence, 1);
   const auto named = std::ranges::find(recompute_names(), recompute);
   plan.recompute = static_cast<Recompute>(named - recompute_names().begin());

@@ -17,14 +17,11 @@ struct PlanOptions {
   planning::Plan given{.sequence = 0};             // what options fill directly
   ContextArguments context;
 
-  // Declares all of them. With `files`, --schedule also takes csv:FILE.
-  void add_to(CLI::App& command, bool files = false);
+  void add_to(CLI::App& command);
 
   // Ringside's own sizes train in fp32; published models in 16 bits with fp32 masters.
   planning::Types types() const;
-  // "csv:FILE", or empty if --schedule is a name.
-  std::string schedule_file() const;
-  // Throws Error for a wrong mesh or batch. A file of a schedule counts as 1f1b.
+  // Throws Error for a wrong mesh or batch.
   planning::Plan plan(const planning::Model& model) const;
 };
 

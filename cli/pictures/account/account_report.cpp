@@ -71,6 +71,11 @@ Figure memory_of_a_rank(const Account& account) {
     total.emplace_back(stage.total());
   }
   const std::string drawing = bars(names, table, 1e-9, "GB", std::max(limit, most) / 1e9);
+  const auto less = [](const planning::RankMemory& stage) { return stage.never_together > 0; };
+  if (std::ranges::any_of(account.stages, less)) {
+    std::vector<Cell>& row = table.rows.emplace_back(1, "less: never together");
+    for (const auto& stage : account.stages) row.emplace_back(-stage.never_together);
+  }
   table.rows.push_back(total);
   return {"Memory of a rank", drawing,
           fmt::format("{}: {:.{}f} % of {} GB", account.fits() ? "it fits" : "IT DOES NOT FIT",
@@ -175,6 +180,7 @@ Json account_json(const Account& account) {
     json["stages"].push_back({{"stage", stage.index},
                               {"name", stage.name},
                               {"memory_bytes", kinds},
+                              {"never_together_bytes", stage.never_together},
                               {"total_bytes", stage.total()}});
   }
   json["traffic"] = traffic_table(account).json();

@@ -289,7 +289,7 @@ TEST_CASE("a postmortem begins with the verdict, and numbers all ranks as in the
   CHECK(text.ends_with("\nIn 1 sub-group no call was under way.\n"));
 }
 
-TEST_CASE("a postmortem blames no rank that waits in a sub-group of which the others have no record") {
+TEST_CASE("a postmortem blames no rank that waits in another sub-group") {
   // pp=2,dp=2: rank 0 waits for rank 2, which waits for rank 3, and gives up first.
   const Folder folder;
   const auto fails = [&](int place, const char* group, const char* cause) {

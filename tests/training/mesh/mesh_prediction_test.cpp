@@ -1,0 +1,202 @@
+// The account of a plan beside the run of that plan: the memory of every rank beside its ledger,
+// and the bytes of every axis, equal but for the padding of shards and the reports of norm and
+// loss.
+//
+// Every mesh of 2, 4 and 8 ranks, with every schedule, stage of ZeRO, recomputation and division of
+// sequences that it may have, if RINGSIDE_WHOLE_TABLE=1; otherwise a fixed sample.
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "collectives/selection/algorithm_selection.hpp"
+#include "planning/account.hpp"
+#include "planning/formulas/communication.hpp"
+#include "planning/formulas/parameters.hpp"
+#include "planning/simulation/step_formula.hpp"
+#include "tests/training/mesh/mesh_check.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+using autograd::MemoryKind;
+
+namespace {
+
+// Wide enough that activations outweigh counters and padding.
+constexpr std::int64_t sequence = 64, batch = 16;
+Config small() {
+  return {.vocabulary = 512,
+          .d_model = 64,
+          .layers = 9,
+          .heads = 8,
+          .kv_heads = 4,
+          .d_ff = 176,
+          .sequence = sequence,
+          .tied_head = false};
+}
+
+struct Case {
+  MeshCase mesh;
+  bool recompute = false;
+};
+
+training::TrainerOptions options_of(const Case& each) {
+  training::TrainerOptions options;
+  options.steps = 2, options.batch = batch, options.sequence = sequence;
+  options.accumulate = each.mesh.micro_batches;
+  options.checkpoint_activations = each.recompute;
+  options.optimizer = training::OptimizerKind::adamw;
+  return options;
+}
+
+std::string text_of(const Case& each) {
+  return fmt::format("{} {} {}{}{} m={}", each.mesh.mesh, each.mesh.inner, each.mesh.schedule,
+                     each.mesh.sequence_parallel ? " sp" : "", each.recompute ? " again" : "",
+                     each.mesh.micro_batches);
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const std::string mesh :
+       {"dp=2", "tp=2", "pp=2", "dp=4", "tp=4", "pp=4", "dp=2,tp=2", "pp=2,tp=2", "pp=2,dp=2",
+        "dp=8", "tp=8", "pp=8", "dp=4,tp=2", "dp=2,tp=4", "pp=4,tp=2", "pp=2,tp=4", "pp=4,dp=2",
+        "pp=2,dp=4", "pp=2,dp=2,tp=2"}) {
+    const parallel::MeshShape shape(mesh);
+    const int p = shape.size(Axis::pp), t = shape.size(Axis::tp), n = shape.size(Axis::dp);
+    std::vector<std::string> inner = {"single"};
+    if (n > 1) inner = {"bucketed", "zero1", "zero2", "zero3"};
+    for (const std::string& schedule : p > 1 ? schedules : std::vector<std::string>{"1f1b"}) {
+      if (p == 8 && (schedule == "interleaved" || schedule == "zb_v")) continue;  // 16 stages
+      const std::int64_t m = p > 1 ? std::min<std::int64_t>(p, batch / n) : 2;
+      for (const std::string& strategy : inner)
+        for (const bool sequence_parallel : {false, true})
+          for (const bool recompute : {false, true})
+            if (t > 1 || !sequence_parallel)
+              cases.push_back({{mesh, strategy, sequence_parallel, schedule, m}, recompute});
+    }
+  }
+  return cases;
+}
+
+// What one rank had at its peak, and sent in a step.
+struct Seen {
+  std::map<MemoryKind, double> memory;
+  double peak = 0;
+  std::map<Axis, double> sent;
+};
+
+std::vector<Seen> run(const Case& each) {
+  std::vector<Seen> seen(static_cast<std::size_t>(parallel::MeshShape(each.mesh.mesh).ranks()));
+  collectives::GroupOptions ring;
+  ring.algorithms =
+      collectives::AlgorithmSelection("all_reduce=ring,reduce_scatter=ring,all_gather=ring");
+  on_mesh(
+      each.mesh, small(),
+      [&](auto given, auto& world) {
+        Model model(small(), DType::fp32, autograd::Device::cpu, given->part(),
+                    given->tensor_division());
+        const auto strategy = std::move(given);  // destroyed before the model
+        Trainer trainer(model, mesh_corpus(), *strategy, options_of(each));
+        trainer.step();
+        autograd::reset_peak_memory();
+        const auto before = strategy->bytes_sent_by_axis();
+        trainer.step();
+        Seen& mine = seen[static_cast<std::size_t>(world.rank())];
+        for (const auto& [axis, bytes] : strategy->bytes_sent_by_axis())
+          mine.sent[axis] = static_cast<double>(bytes - before.at(axis));
+        mine.peak = static_cast<double>(autograd::memory_use().peak);
+        for (const MemoryKind kind : autograd::all_memory_kinds)
+          mine.memory[kind] = static_cast<double>(autograd::memory_use(kind).peak);
+      },
+      ring);
+  return seen;
+}
+
+// What may be there or not when a rank has its peak, because it depends on how fast other ranks
+// are: a message that another stage has not received yet, buckets or units of gradients that are
+// being reduced. The account counts all buckets and no message.
+double depends_on_time(const Case& each, const planning::Model& model, const planning::Plan& plan) {
+  double bytes = plan.mesh.size(Axis::pp) > 1 ? planning::boundary_bytes(model, plan).value() : 0;
+  const double e = plan.types.gradients, t = plan.mesh.size(Axis::tp);
+  const double edge = e * planning::embedding(model).value() / t;
+  if (each.mesh.inner == "zero2") bytes += 2 * 1e6 * bucket_mb + edge;
+  if (each.mesh.inner == "zero3") bytes += 2 * e * planning::whole_block(model, t).value() + edge;
+  return bytes;
+}
+
+// The worst of all cases, for the page.
+struct Furthest {
+  double ratio = 1;
+  std::string text = "none";
+  void look_at(double said, double seen, const std::string& what) {
+    if (std::abs(said / seen - 1) <= std::abs(ratio - 1)) return;
+    ratio = said / seen, text = what;
+  }
+};
+
+// Shards are padded to cache lines.
+double padding_of(const Case& each, Axis axis) {
+  return axis != Axis::pp && each.mesh.inner.starts_with("zero") ? 0.005 : 0;
+}
+
+std::string kind_of(const Case& each) {
+  return fmt::format("{}{}", each.mesh.inner, each.recompute ? ", recomputation" : "");
+}
+
+}  // namespace
+
+TEST_CASE("the account of a plan is what its run keeps and sends") {
+  const bool whole = std::getenv("RINGSIDE_WHOLE_TABLE") != nullptr;
+  const std::vector<Case> cases = all_cases();
+  const auto model = planning::model_from(small(), "");
+  std::map<std::string, Furthest> worst_memory, worst_bytes;  // by strategy
+  int runs = 0;
+  for (std::size_t i = 0; i < cases.size(); i += whole ? 1 : 11) {
+    const Case& each = cases[i];
+    CAPTURE(text_of(each));
+    const training::MeshPlan mesh = each.mesh.plan();
+    const planning::Plan plan =
+        training::run_plan(options_of(each), DType::fp32, autograd::Device::cpu, mesh.data_ranks(),
+                           each.mesh.inner, bucket_mb, &mesh);
+    const auto seen = run(each);
+    const auto account = planning::account(model, plan, planning::find_machine("laptop"));
+    const auto formula = planning::step_formula(model, plan);
+    const double slack = depends_on_time(each, model, plan);
+    // Chunks of a ring differ by a number where ranks do not divide them: ranks are averaged.
+    std::map<Axis, double> mean, busiest;
+    for (int rank = 0; rank < mesh.shape.ranks(); ++rank) {
+      CAPTURE(rank);
+      const int pp = mesh.shape.coordinate(rank, Axis::pp);
+      const auto& memory = formula.memory[static_cast<std::size_t>(pp)];
+      const Seen& mine = seen[static_cast<std::size_t>(rank)];
+      for (const MemoryKind kind : {MemoryKind::parameters, MemoryKind::optimizer_state})
+        CHECK(memory.of(kind) == doctest::Approx(mine.memory.at(kind)).epsilon(0.02));
+      // What a recomputed block holds under sequence parallel is counted 3 % too low.
+      const double bar = each.recompute && each.mesh.sequence_parallel ? 0.03 : 0.02;
+      CHECK(memory.total() >= (1 - bar) * mine.peak - slack);
+      CHECK(memory.total() <= (1 + bar) * mine.peak + slack);
+      worst_memory[kind_of(each)].look_at(memory.total(), mine.peak, text_of(each));
+      for (const auto& [axis, bytes] : mine.sent) {
+        mean[axis] += bytes / mesh.shape.ranks();
+        if (pp == account.busiest)
+          busiest[axis] += bytes * mesh.shape.size(Axis::pp) / mesh.shape.ranks();
+      }
+    }
+    for (const auto& [axis, bytes] : mean) {
+      if (mesh.shape.size(axis) == 1) continue;
+      CAPTURE(name_of(axis));
+      CHECK(std::abs(formula.sent.at(axis) - bytes) <= 64 + padding_of(each, axis) * bytes);
+      double said = 0;
+      for (const auto& sent : account.traffic)
+        if (sent.axis == name_of(axis)) said += sent.bytes;
+      CHECK(std::abs(said - busiest[axis]) <= 64 + padding_of(each, axis) * busiest[axis]);
+      worst_bytes[each.mesh.inner].look_at(formula.sent.at(axis), bytes, text_of(each));
+    }
+    ++runs;
+  }
+  if (!whole) return;
+  fmt::print("{} runs. The worst account, as a share of what was measured:\n", runs);
+  for (const auto& [what, all] : {std::pair("memory", &worst_memory), {"bytes", &worst_bytes}})
+    for (const auto& [kind, worst] : *all)
+      fmt::print("{:<8}{:<26}{:.3f}  {}\n", what, kind, worst.ratio, worst.text);
+}
