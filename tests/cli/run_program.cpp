@@ -21,7 +21,7 @@
 namespace ringside::testing {
 namespace {
 
-constexpr Seconds time_to_vanish{1.5};  // a killed process disappears soon, but not at once
+constexpr Seconds time_to_vanish{15};  // a killed process disappears soon, but not at once
 
 const std::set<std::string> variables_of_outer_jobs{
     "RANK",         "WORLD_SIZE",           "LOCAL_RANK",          "LOCAL_WORLD_SIZE",

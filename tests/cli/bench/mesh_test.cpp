@@ -1,4 +1,6 @@
 // `ringside bench mesh`: every mesh of the ranks, with bytes that are those of the formulas.
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include "tests/cli/bench/run_bench.hpp"
@@ -13,8 +15,9 @@ BenchOutcome bench_mesh(std::vector<std::string> options) {
   return run_bench("mesh", options);
 }
 
-// Whether what was sent is what the formula says. Two ranks send the same bytes with every
-// algorithm; more may take one that sends others. Messages between stages have one algorithm.
+// Whether what was sent is what the formula says, but for the few numbers of the norm and the loss.
+// Two ranks send the same bytes with every algorithm; more may take one that sends others. Messages
+// between stages have one algorithm.
 void check_bytes(const nlohmann::json& row, const std::string& axis) {
   CAPTURE(row["mesh"]);
   CAPTURE(axis);
@@ -22,8 +25,7 @@ void check_bytes(const nlohmann::json& row, const std::string& axis) {
   const bool has_axis = contains(row["mesh"].get<std::string>(), axis);
   CHECK((sent > 0) == has_axis);
   if (axis == "pp" || contains(row["mesh"].get<std::string>(), axis + "=2"))
-    CHECK(sent ==
-          doctest::Approx(row["formula_" + axis + "_bytes_sent"].get<double>()).epsilon(1e-9));
+    CHECK(std::abs(sent - row["formula_" + axis + "_bytes_sent"].get<double>()) <= 64);
 }
 
 // The formula of what is held counts no updates: 4 bytes for each parameter of a rank.
