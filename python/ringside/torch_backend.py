@@ -68,7 +68,7 @@ class Work(dist.Work):
         self.results = result
         self.failure = None
         self.lock = threading.Lock()
-        self.future = None
+        self.ended = self.future = None  # futures: the second follows the first
         self.source = -1
 
     def is_completed(self):
@@ -116,7 +116,8 @@ class Work(dist.Work):
         with self.lock:
             made = self.future is None
             if made:
-                self.future = torch.futures.Future()
+                self.ended = torch.futures.Future()
+                self.future = self.ended.then(self._outcome)
         if made:
             self.group._complete_later(self)
         return self.future
@@ -140,9 +141,15 @@ class Work(dist.Work):
         try:
             self.wait()
         except Exception as failure:
-            self.future.set_exception(failure)
-        else:
-            self.future.set_result(self.results)
+            self.failure = failure
+        self.ended.set_result(None)
+
+    def _outcome(self, _):
+        # An error of a callback is one in C++ too. That of set_exception() is not: DDP would take
+        # the exception for its tensors.
+        if self.failure is not None:
+            raise self.failure
+        return self.results
 
     def __del__(self):
         # The group keeps each work until it has ended, so only the end of a program comes here.

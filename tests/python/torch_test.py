@@ -342,6 +342,16 @@ def killed(rank, size, folder):
         expect_error(f"rank {size - 1} is gone", lambda: dist.all_reduce(torch.ones(1), group=last))
 
 
+def killed_under_ddp(rank, size, folder):
+    begin(rank, size, folder)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10))
+    model(torch.ones(2, 10)).sum().backward()
+    if rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    loss = model(torch.ones(2, 10)).sum()
+    expect_error(f"rank {size - 1} is gone", loss.backward)
+
+
 def late(rank, size, folder):
     begin(rank, size, folder, seconds=20)
     if rank == 0:
@@ -402,6 +412,7 @@ def wait_for_gone(rank):
 def test_a_killed_rank_is_named():
     for size in SIZES:
         on_ranks(killed, size, dead=(size - 1,))
+    on_ranks(killed_under_ddp, 3, dead=(2,))
 
 
 def test_timeouts_and_ranks_that_disagree():
