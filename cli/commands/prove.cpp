@@ -10,6 +10,7 @@
 
 #include "base/text/words.hpp"
 #include "cli/command.hpp"
+#include "cli/commands/options/algorithm_name.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/schedule/proof.hpp"
@@ -56,7 +57,9 @@ std::vector<Algorithm> selected(const ProveOptions& options) {
   return algorithms;
 }
 
-void prove_all(const ProveOptions& options) {
+void prove_all(const ProveOptions& given) {
+  ProveOptions options = given;
+  divide_algorithm_name(options.collective, options.algorithm);
   if (options.bounds) {
     const BoundsReport report = report_bounds(selected(options), options.max_size);
     stream_beside(options.json) << report.text;
@@ -77,7 +80,8 @@ void add_prove_command(CLI::App& app) {
       "Prove every algorithm by following which contributions each chunk holds; or pipelines",
       prove_all);
   ProveOptions& args = *option.args;
-  option("collective NAME", args.collective, "Only this collective, such as all_reduce");
+  option("collective NAME", args.collective,
+         "Only this collective, such as all_reduce; or one algorithm, ring_all_reduce");
   option("--algorithm NAME", args.algorithm,
          "Only algorithms of this name, such as ring; or one from a file, such as my.json");
   option("--max-size N", args.max_size,

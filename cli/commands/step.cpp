@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
+#include "cli/commands/options/algorithm_name.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/player/player_data.hpp"
@@ -92,6 +93,7 @@ const Algorithm& algorithm_of(const StepOptions& options) {
 
 void step(const StepOptions& given) {
   StepOptions options = given;
+  divide_algorithm_name(options.collective, options.algorithm);
   const Algorithm& algorithm = algorithm_of(options);
   options.collective = name_of(algorithm.collective);
   if (!algorithm.only.empty() && options.ranks == 0) {
@@ -156,7 +158,8 @@ void add_step_command(CLI::App& app) {
   for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
 
   option("collective NAME", args.collective,
-         fmt::format("{} [all_reduce]", fmt::join(names, ", ")));
+         fmt::format("{}; or with an algorithm, as in ring_all_reduce [all_reduce]",
+                     fmt::join(names, ", ")));
   option("--algorithm NAME", args.algorithm,
          "One of the collective's algorithms, which `ringside prove` lists, or a file, such as "
          "my.json [the first one]");

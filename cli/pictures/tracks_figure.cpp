@@ -122,8 +122,11 @@ Figure tracks_figure(const std::string& title, const std::vector<RankTrace>& ran
                      const Window& window, double scale) {
   scale = std::max(scale, window.seconds());
   require(scale > 0, "there is nothing to draw: no time passed");
-  Table table{{"rank", number("computing (ms)", "", in_ms), number("waiting (ms)", "", in_ms),
-               "calls", number("in calls (ms)", "", in_ms)}};
+  Table table{{{"rank", "rank"},
+               number("computing (ms)", "computing_seconds", in_ms),
+               number("waiting (ms)", "waiting_seconds", in_ms),
+               {"calls", "calls"},
+               number("in calls (ms)", "in_calls_seconds", in_ms)}};
   std::vector<Lane> lanes;
   std::vector<TrackTotals> totals;
   for (const auto& trace : ranks) {

@@ -13,13 +13,28 @@
 
 namespace ringside::planning {
 
+// "pp=1,dp=0" of "rank 2 (pp=1,dp=0)", which name_of() writes.
+static std::string in_brackets(const std::string& name) {
+  const auto open = name.find('(');
+  return open == std::string::npos ? "" : name.substr(open + 1, name.find(')') - open - 1);
+}
+
 std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
   const nlohmann::json json = read_json_file(path);
   JsonFields file(json, path.string() + ": ");
   std::map<int, RankTrace> ranks;
   for (JsonFields& event : file.list("traceEvents")) {
-    if (event.text("ph") != "X") continue;
+    const auto trace_of_event = [&]() -> RankTrace& {
+      const auto rank = static_cast<int>(event.number("pid", range::not_negative));
+      ranks[rank].rank = rank;
+      return ranks[rank];
+    };
+    const std::string phase = event.text("ph");
+    if (phase == "M" && event.text("name", "") == "process_name")
+      trace_of_event().coordinates = in_brackets(event.object("args").text("name"));
+    if (phase != "X") continue;
     const std::string kind = event.text("cat");
+    if (kind == "step") continue;  // of a call, which has a span of its own
     TracedSpan span;
     span.track = kind == "call" ? Trace::Track::communication : Trace::Track::compute;
     span.kind = kind == "call"    ? Trace::Kind::call
@@ -30,9 +45,7 @@ std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
     if (event.has("args")) span.about = event.object("args").text("data", "");
     span.start = event.number("ts", range::not_negative) * 1e-6;
     span.end = span.start + event.number("dur", range::not_negative) * 1e-6;
-    const auto rank = static_cast<int>(event.number("pid", range::not_negative));
-    ranks[rank].rank = rank;
-    ranks[rank].spans.push_back(std::move(span));
+    trace_of_event().spans.push_back(std::move(span));
   }
   std::vector<RankTrace> all;
   for (auto& [rank, trace] : ranks) all.push_back(std::move(trace));

@@ -1,11 +1,21 @@
-"""Ringside's collectives in Python: a backend of torch.distributed (docs/pytorch.md).
+"""Ringside in Python: its commands, algorithms of your own, and a backend of torch.distributed.
+
+    ringside.step("ring_all_reduce", n=4)      what `ringside step ring_all_reduce -n 4` shows
+    @ringside.algorithm("all_reduce")          an algorithm as a function (docs/python.md)
 
     import torch.distributed as dist
-    dist.init_process_group("ringside")
+    dist.init_process_group("ringside")        a PyTorch program over Ringside (docs/pytorch.md)
 
-Where the package is installed, torch finds the backend by itself when it is imported.
+Only the backend needs torch. Where the package is installed, torch finds it by itself.
 """
 
-from ringside.library import RingsideError, Group
+from ringside.algorithms import Algorithm, algorithm, receive, send
+from ringside.library import Group, RankFailure, RingsideError
+from ringside.program import Command, CommandError, Result
 
-__all__ = ["Group", "RingsideError"]
+COMMANDS = ("step", "prove", "synthesize", "hello", "bench", "train", "compare", "timeline",
+            "generate", "account", "simulate", "postmortem")
+globals().update({name: Command(name) for name in COMMANDS})
+
+__all__ = ["Algorithm", "CommandError", "Group", "RankFailure", "Result", "RingsideError",
+           "algorithm", "receive", "send", *COMMANDS]

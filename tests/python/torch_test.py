@@ -8,15 +8,18 @@ import signal
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from notebook import run_notebook
 from ranks import begin, on_ranks
 from ringside.torch_backend import HAS_BACKENDS
 
 SIZES = 2, 3, 4
+NOTEBOOK = Path(__file__).resolve().parents[2] / "python/ring_to_ddp.ipynb"
 
 
 def expect_error(text, call):
@@ -511,6 +514,13 @@ def own_algorithm(rank, size, folder):
 def test_ddp_runs_over_an_algorithm_of_a_file():
     import torch._dynamo
     on_ranks(own_algorithm, 4)
+
+
+def test_the_notebook_trains_over_its_own_ring():
+    last = run_notebook(NOTEBOOK)[-1].splitlines()
+    assert [line.split(", ")[0] for line in last] == [f"rank {r}: my_ring.json" for r in range(2)]
+    weights = [float(line.split()[-1]) for line in last]
+    assert weights[0] == weights[1] and abs(weights[0] - 1) < 0.1  # the loss wants 1
 
 
 if __name__ == "__main__":

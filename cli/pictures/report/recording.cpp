@@ -65,9 +65,7 @@ void Recording::write(collectives::ProcessGroup& group, const std::string& title
   std::fflush(stdout);
 }
 
-// The names and windows of the steps, each from the first rank's begin to the last rank's end.
-static std::vector<std::pair<std::string, Window>> recorded_steps(
-    const std::vector<RankTrace>& ranks) {
+std::vector<std::pair<std::string, Window>> recorded_steps(const std::vector<RankTrace>& ranks) {
   std::vector<std::pair<std::string, Window>> steps;
   for (const auto& rank : ranks)
     for (const auto& span : rank.spans) {

@@ -40,6 +40,10 @@ struct RecordingPlan {
 // Parses "3-5" or "4". Throws Error.
 std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text);
 
+// The names of the steps in a trace ("step 3") and their windows, each from the first rank's begin
+// to the last rank's end.
+std::vector<std::pair<std::string, Window>> recorded_steps(const std::vector<RankTrace>& ranks);
+
 class Recording {
  public:
   // The run takes the steps after `begin`, up to and including `end`. Throws Error if it takes none

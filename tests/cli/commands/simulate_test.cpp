@@ -128,6 +128,31 @@ TEST_CASE("predicted stands beside measured, from a trace of train") {
   CHECK(against.at("step").at("measured_seconds").get<double>() >
         against.at("forward").at("measured_seconds").get<double>() +
             against.at("backward").at("measured_seconds").get<double>());
+
+  // The same steps as `ringside timeline` shows them.
+  const std::string page = (directory.path() / "page.html").string();
+  const Outcome timeline =
+      run_program({ringside_binary, "timeline", trace, "--json", "-", "--html", page});
+  CHECK(timeline.exit_code == 0);
+  CHECK(contains(timeline.err, "What the ranks did in step 2\n"));
+  double seen = 0;  // computing or waiting, a rank's mean
+  const auto rows = nlohmann::json::parse(timeline.out);
+  REQUIRE(rows.size() == 4);
+  for (const auto& row : rows)
+    for (const char* part : {"computing_seconds", "waiting_seconds"})
+      seen += row.at(part).get<double>() / 4;
+  CHECK(rows[3].at("step") == "step 2");
+  CHECK(rows[3].at("rank") == 1);
+  CHECK(rows[3].at("calls").get<int>() > 0);
+  double phases = 0;
+  for (const char* part : {"forward", "backward", "update"})
+    phases += against.at(part).at("measured_seconds").get<double>();
+  CHECK(seen >= 0.999 * phases);
+  CHECK(seen <= 1.001 * against.at("step").at("measured_seconds").get<double>());
+  CHECK(ringside::tests::what_is_malformed(read_file(page)) == "");
+  CHECK(contains(read_file(page), "rank 1 (pp=1)"));
+  CHECK(!contains(read_file(page), "[\"all_reduce step"));  // a step of a call is no op
+
   arguments.back() = "dp=4";
   CHECK(contains(simulate(arguments).err,
                  "has traces of 2 ranks, but the mesh has 4: name the mesh of that run"));
@@ -197,6 +222,9 @@ TEST_CASE("a file that is no trace gets a sentence with its place") {
                         events(R"({"ph": "X", "cat": "phase", "name": "forward", "ts": 0, "dur": 5,
                                      "pid": 0, "args": {"data": "1F0"}})")),
                "the trace shows stage 1 but not stage 0: it must be one of all ranks"));
+  std::ofstream(path) << events(forward);
+  CHECK(contains(run_program({ringside_binary, "timeline", path}).err,
+                 "step.json has no training step: expected a file of `ringside train --trace`"));
   CHECK(contains(simulate({"--model", "tiny", "--measured", "none.json"}).err,
                  "cannot read none.json: does the file exist, and may you read it?"));
 }

@@ -319,5 +319,20 @@ TEST_CASE("prove reports an algorithm that throws") {
         "unfinished barrier, 1 rank: it throws: the exercise is not solved yet");
 }
 
+TEST_CASE("an algorithm by the name of its function") {
+  const auto out = [](std::vector<std::string> words) {
+    words.insert(words.begin(), ringside_binary);
+    const Outcome outcome = run_program(words);
+    return outcome.out + outcome.err;
+  };
+  CHECK(out({"step", "halving_doubling_all_reduce"}) ==
+        out({"step", "all_reduce", "--algorithm", "halving_doubling"}));
+  CHECK(
+      contains(out({"prove", "ring_all_gather", "--max-size", "4"}), "ring                  1-4"));
+  CHECK(!contains(out({"prove", "ring_all_gather", "--max-size", "4"}), "all_reduce"));
+  CHECK(contains(out({"step", "ring_barrier"}), "there is no collective named 'ring_barrier'"));
+}
+
 }  // namespace
+
 }  // namespace ringside::cli

@@ -1,0 +1,42 @@
+"""Runs the code of a notebook without Jupyter."""
+import ast
+import contextlib
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+
+
+def run_notebook(path):
+    """Runs the cells in their order and in a folder of their own, and shows the value of a cell's
+    last line as Jupyter does. Returns what each cell printed."""
+    cells = json.loads(Path(path).read_text())["cells"]
+    names, printed = {"__name__": "__main__"}, []
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for number, cell in enumerate(cells):
+                if cell["cell_type"] == "code":
+                    out = io.StringIO()
+                    with contextlib.redirect_stdout(out):
+                        run_cell("".join(cell["source"]), f"{Path(path).name}[{number}]", names)
+                    printed.append(out.getvalue())
+        finally:
+            os.chdir(before)
+    return printed
+
+
+def run_cell(source, name, names):
+    tree = ast.parse(source, name)
+    value = None
+    if isinstance(tree.body[-1], ast.Expr):
+        value = ast.Expression(tree.body.pop().value)
+    exec(compile(tree, name, "exec"), names)
+    if value is not None:
+        shown = eval(compile(value, name, "eval"), names)
+        if hasattr(shown, "_repr_html_"):
+            assert shown._repr_html_(), name
+        if shown is not None:
+            print(repr(shown))
