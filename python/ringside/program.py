@@ -1,7 +1,7 @@
 """The program `ringside` from Python: each command is a function.
 
-    ringside.step("ring_all_reduce", n=4)              ringside step ring_all_reduce -n 4
-    ringside.account(model="llama3-8b", mesh="tp=8")   ringside account --model llama3-8b --mesh tp=8
+    ringside.step("ring_all_reduce", n=4)         ringside step ring_all_reduce -n 4
+    ringside.account(model="tiny", mesh="dp=2")   ringside account --model tiny --mesh dp=2
 
 Arguments become words of the command line, and the program checks them. So this file knows no
 option, and `help(ringside.step)` is the program's own help.

@@ -5,6 +5,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -74,7 +75,8 @@ def test_errors_are_the_sentences_of_the_program():
     assert str(error) == ("--ranks: a number from 1 to 64 is expected, not 65\n"
                           "Try: ringside step --help")
     assert "there is no option --colour" in str(error_of(lambda: ringside.step(colour="red")))
-    assert "none.json cannot be read" in str(error_of(lambda: ringside.prove(algorithm="none.json")))
+    error = error_of(lambda: ringside.prove(algorithm="none.json"))
+    assert "none.json cannot be read" in str(error)
     assert "Usage: ringside step" in ringside.step.__doc__
 
 
@@ -104,7 +106,8 @@ def test_the_program_is_found_or_a_sentence_says_what_to_do():
         installed = Path(folder, "a/b/bin/ringside")
         installed.parent.mkdir(parents=True)
         os.symlink(find_program(), installed)
-        assert with_environment(find_program, **alone) == os.path.realpath(folder) + "/a/b/bin/ringside"
+        assert os.path.samefile(Path(with_environment(find_program, **alone)).parent,
+                                installed.parent)
 
 
 @ringside.algorithm("all_reduce")
@@ -170,9 +173,34 @@ def test_a_wrong_algorithm_is_refused_and_still_drawn():
     assert "step 0" in str(error.result) and "[0+2]" in repr(error.result)
     assert len(error.result.data["findings"]) == 3
     error = error_of(lambda: ringside.prove(algorithm=once))
-    assert str(error).startswith("once.json all_reduce, 3 ranks: at the end chunk 0 on rank 0 lacks")
+    assert str(error).startswith("once.json all_reduce, 3 ranks: at the end chunk 0 on rank 0 ")
     assert str(error).endswith("\n1 of 1 algorithms are wrong: see the findings above")
     assert not error.result.data[0]["holds"]
+
+
+def test_a_page_plays_in_the_frame_of_a_notebook():
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        print("SKIPPED: needs a browser (apt-get install chromium)")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "page.html")
+        page.write_text("<!DOCTYPE html><meta charset='utf-8'><body>"
+                        + ringside.step("ring_all_reduce", n=4)._repr_html_() + """<script>
+            onload = () => {
+              const frame = document.querySelector('iframe').contentWindow;
+              const key = {key: 'ArrowRight', cancelable: true};
+              frame.dispatchEvent(new KeyboardEvent('keydown', key));
+              document.body.append('shown: ' + frame.document.getElementById('says').textContent);
+            };</script></body>""")
+        seen = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--no-first-run", "--force-prefers-reduced-motion", "--enable-logging=stderr",
+             "--virtual-time-budget=5000", f"--user-data-dir={folder}/browser", "--dump-dom",
+             page.as_uri()], capture_output=True, text=True, timeout=90,
+            env={**os.environ, "HOME": folder})
+    assert "CONSOLE" not in seen.stderr, seen.stderr
+    assert "shown: Step 0" in seen.stdout, seen.stdout[-300:]
 
 
 def test_no_torch_is_needed():

@@ -232,8 +232,9 @@ function drawStates(position, leaving) {
 function setPosition(position) {
   shown.position = Math.max(0, Math.min(stepCount(), position));
   const { family, algorithm, ranks, microBatches } = shown;
-  history.replaceState(null, '', '#' + [family.name, algorithm.name, ranks,
-    ...(isPipeline() ? [microBatches] : []), shown.position].join('/'));
+  if (location.protocol !== 'about:') // a page in a notebook has no address of its own
+    history.replaceState(null, '', '#' + [family.name, algorithm.name, ranks,
+      ...(isPipeline() ? [microBatches] : []), shown.position].join('/'));
   draw();
 }
 
