@@ -100,7 +100,7 @@ class Result:
         with tempfile.TemporaryDirectory() as folder:
             figures = options.get("json", f"{folder}/figures.json" if "--json" in has else None)
             done = self._run(json=figures)
-            self.text = done.stdout.rstrip("\n")
+            self.text = done.stdout.strip("\n")
             if figures and os.path.isfile(figures):
                 self.data = json.loads(Path(figures).read_text())
         if done.returncode != 0:
@@ -139,7 +139,10 @@ class Command:
 
     @property
     def __doc__(self):
-        return run(["help", self.name]).stdout
+        try:
+            return run(["help", self.name]).stdout
+        except RingsideError as error:  # help(ringside) asks for it, too
+            return str(error)
 
     def __repr__(self):
         return f"<ringside {self.name}>"

@@ -4,6 +4,7 @@
 """
 import json
 import os
+import pydoc
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def test_errors_are_the_sentences_of_the_program():
     assert "there is no option --colour" in str(error_of(lambda: ringside.step(colour="red")))
     error = error_of(lambda: ringside.prove(algorithm="none.json"))
     assert "none.json cannot be read" in str(error)
-    assert "Usage: ringside step" in ringside.step.__doc__
+    assert "Usage: ringside step" in pydoc.render_doc(ringside.step)
 
 
 def with_environment(call, **variables):
@@ -94,6 +95,10 @@ def with_environment(call, **variables):
 def test_the_program_is_found_or_a_sentence_says_what_to_do():
     assert os.path.samefile(find_program(), ringside.step("all_reduce")._run().args[0])
     error = with_environment(lambda: error_of(ringside.prove), RINGSIDE_PROGRAM="/nowhere/ringside")
+    for shown in ringside, ringside.step:  # help() says it as well
+        text = with_environment(lambda: pydoc.plain(pydoc.render_doc(shown)),
+                                RINGSIDE_PROGRAM="/nowhere/ringside")
+        assert "cannot run /nowhere/ringside" in text
     assert str(error) == ("cannot run /nowhere/ringside: No such file or directory. Name the "
                           "program ringside in RINGSIDE_PROGRAM")
     with tempfile.TemporaryDirectory() as folder:
