@@ -1,0 +1,65 @@
+// docs/predictions.md is what tools/predictions writes, and its figures stay as near to the
+// published ones as they are.
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside::testing;
+
+namespace {
+
+// The columns of each row of the tables between two headings of the page.
+std::vector<std::vector<std::string>> rows_of(const std::string& page, const std::string& title) {
+  const std::size_t begin = page.find("\n## " + title + "\n");
+  REQUIRE(begin != page.npos);
+  std::istringstream section(page.substr(begin + 1, page.find("\n## ", begin + 1) - begin));
+  std::vector<std::vector<std::string>> rows;
+  for (std::string line; std::getline(section, line);) {
+    if (!line.starts_with("| ") || line.starts_with("| |")) continue;
+    std::istringstream cells(line.substr(2));
+    rows.emplace_back();
+    for (std::string cell; std::getline(cells, cell, '|');) rows.back().push_back(cell);
+  }
+  return rows;
+}
+
+void within(const std::string& page, const std::string& title, std::size_t count, double low,
+            double high) {
+  CAPTURE(title);
+  const auto rows = rows_of(page, title);
+  CHECK(rows.size() == count);
+  for (const auto& row : rows) {
+    REQUIRE(row.size() >= 4);
+    CAPTURE(row[0]);
+    const double ratio = std::stod(row[3]);
+    CHECK(ratio >= low);
+    CHECK(ratio <= high);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("docs/predictions.md is what tools/predictions writes") {
+  const auto build = std::filesystem::path(ringside_binary).parent_path().parent_path();
+  const auto written = run_program({"python3", RINGSIDE_ROOT "/tools/predictions", build.string()});
+  CHECK(written.err == "");
+  REQUIRE(written.exit_code == 0);
+  CHECK_MESSAGE(written.out == read_file(RINGSIDE_ROOT "/docs/predictions.md"),
+                "write it again: tools/predictions >docs/predictions.md");
+}
+
+TEST_CASE("published figures are met as docs/predictions.md says") {
+  const std::string page = read_file(RINGSIDE_ROOT "/docs/predictions.md");
+  within(page, "All-reduce by NCCL", 5, 0.9, 1.1);
+  within(page, "Llama 3 405B", 2, 0.93, 1.1);
+  within(page, "Megatron: ten models on A100", 10, 0.95, 1.15);
+  within(page, "Steps of GPT models on A100", 8, 0.94, 1.05);
+  within(page, "Activations of GPT models", 8, 0.99, 1.01);
+  within(page, "ZeRO: the state of 7.5 billion parameters on 64 ranks", 4, 0.99, 1.01);
+  within(page, "Parameters", 13, 0.97, 1.04);
+}
