@@ -60,11 +60,24 @@ class Search {
   // Keeps the fastest plan on this mesh that fits.
   void try_mesh(const MeshShape& mesh) {
     std::vector<Account> best;
+    const bool is_pipeline = mesh.size(Axis::pp) > 1;
+    for (const std::string& schedule :
+         is_pipeline ? schedule_names() : std::vector<std::string>{"1f1b"})
+      for (const std::int64_t chunks : schedule == "interleaved" ? std::vector<std::int64_t>{2, 4}
+                                                                 : std::vector<std::int64_t>{1})
+        try_schedule(mesh, schedule, chunks, best);
+    if (!best.empty()) result_.accounts.push_back(std::move(best.front()));
+  }
+
+  void try_schedule(const MeshShape& mesh, const std::string& schedule, std::int64_t chunks,
+                    std::vector<Account>& best) {
     for (int zero = 0; zero <= (mesh.size(Axis::dp) > 1 ? 2 : 0); ++zero)
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
         for (const bool sequence_parallel : {false, true})
           for (std::int64_t b = 1; b <= options_.batch; b *= 2)
             try_plan({.mesh = mesh,
+                      .schedule = schedule,
+                      .chunks = chunks,
                       .micro_batch = b,
                       .micro_batches = options_.batch / (mesh.data_ranks() * b),
                       .sequence = options_.sequence,
@@ -73,7 +86,6 @@ class Search {
                       .sequence_parallel = sequence_parallel,
                       .types = options_.types},
                      best);
-    if (!best.empty()) result_.accounts.push_back(std::move(best.front()));
   }
 
   void try_plan(const Plan& plan, std::vector<Account>& best) {

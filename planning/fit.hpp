@@ -21,8 +21,9 @@ struct Fit {
 };
 
 // Tries every mesh of dp, fsdp, tp and pp; micro-batches of 1, 2, 4, ...; ZeRO stages 0 to 2; each
-// recomputation; and tensor parallel with and without sequence parallel. Tensor parallel stays
-// within the innermost level of the network. The best plan of each mesh is kept.
+// recomputation; every schedule of a pipeline, the interleaved one with 2 and 4 chunks; and tensor
+// parallel with and without sequence parallel. Tensor parallel stays within the innermost level of
+// the network. The best plan of each mesh is kept.
 Fit fit(const Model& model, const Machine& machine, const FitOptions& options);
 
 }  // namespace ringside::planning

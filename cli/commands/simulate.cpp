@@ -65,7 +65,7 @@ void announce(const SimulateArguments& args, const char* what, const std::string
 }
 
 void simulate_plan(const SimulateArguments& args) {
-  const Machine machine = planning::find_machine(args.topology);
+  const Machine machine = args.plan.machine(args.topology);
   const planning::Model model = planning::find_model(args.plan.model);
   planning::SimulationOptions options;
   for (const std::string& slow : args.slow) take_slow_rank(slow, options.stragglers);

@@ -37,6 +37,10 @@ void PlanOptions::add_to(CLI::App& command) {
          "Activations to compute again: none, selective, full [none]", one_of(recompute_names()));
   option.flag("--sequence-parallel", given.sequence_parallel,
               "Divide what tensor parallel leaves whole by the sequence");
+  option("--overlap SHARE", overlap,
+         "Share of the communication along dp, fsdp and cp that can run while a device computes "
+         "[the machine's, mostly 1]",
+         in_range(0.0, 1.0));
   context.add_to(option);
   for (const auto& [name, value, what] : {std::tuple("--parameters", &parameters, "parameters"),
                                           std::tuple("--gradients", &gradients, "gradients"),
@@ -44,6 +48,12 @@ void PlanOptions::add_to(CLI::App& command) {
     option(fmt::format("{} TYPE", name), *value,
            fmt::format("Type of {}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]", what),
            one_of({"bf16", "fp16", "fp32"}));
+}
+
+Machine PlanOptions::machine(const std::string& name) const {
+  Machine machine = find_machine(name);
+  machine.overlap = overlap.value_or(machine.overlap);
+  return machine;
 }
 
 Types PlanOptions::types() const {

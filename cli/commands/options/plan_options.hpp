@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/commands/options/cli11_names.hpp"
 #include "cli/commands/options/context_options.hpp"
+#include "planning/machine.hpp"
 #include "planning/plan.hpp"
 
 namespace ringside::cli {
@@ -15,6 +17,7 @@ struct PlanOptions {
   std::string parameters, gradients, activations;  // types; empty: the model's default
   std::int64_t batch = 0;                          // 0: as the micro-batches make it
   planning::Plan given{.sequence = 0};             // what options fill directly
+  std::optional<double> overlap;                   // none: the machine's
   ContextArguments context;
 
   void add_to(CLI::App& command);
@@ -23,6 +26,8 @@ struct PlanOptions {
   planning::Types types() const;
   // Throws Error for a wrong mesh or batch.
   planning::Plan plan(const planning::Model& model) const;
+  // A name or a file; with --overlap, if it was given. Throws Error as find_machine().
+  planning::Machine machine(const std::string& name) const;
 };
 
 }  // namespace ringside::cli

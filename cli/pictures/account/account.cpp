@@ -33,6 +33,12 @@ std::string term_text(const Term& term) {
   return text;
 }
 
+// "1f1b", "v=2" for the interleaved schedule, "-" without a pipeline.
+std::string schedule_text(const Plan& plan) {
+  if (plan.mesh.size(parallel::Axis::pp) == 1) return "-";
+  return plan.chunks > 1 ? fmt::format("v={}", plan.chunks) : plan.schedule;
+}
+
 }  // namespace
 
 std::string count_text(double value) {
@@ -86,7 +92,8 @@ std::string derivation_text(const std::vector<Section>& sections) {
   return text;
 }
 
-std::string fit_text(const planning::Fit& fit, const planning::Machine& machine, std::size_t rows) {
+std::string fit_text(const planning::Fit& fit, const planning::Machine& machine, std::size_t rows,
+                     std::optional<double> tokens) {
   const std::string memory = planning::number_text(machine.memory / 1e9);
   std::string text =
       fmt::format("\n{} plans tried; {} of their meshes fit into {} GB per device\n",
@@ -94,20 +101,24 @@ std::string fit_text(const planning::Fit& fit, const planning::Machine& machine,
   if (fit.accounts.empty())
     return text + fmt::format("  the least that any plan needs is {} GB per device\n",
                               table_number(fit.least_memory / 1e9));
-  Table table{{words("mesh"), "ZeRO", "sequences", "again", words("sp"), "GB", "step", "MFU %"}};
+  Table table{{words("mesh"), words("pipe"), "ZeRO", "m x b", "again", words("sp"), "GB", "step",
+               tokens ? "days" : "MFU %"}};
   for (std::size_t i = 0; i < std::min(rows, fit.accounts.size()); ++i) {
     const Account& each = fit.accounts[i];
-    table.rows.push_back({each.plan.mesh.text(),
+    const double steps = std::ceil(tokens.value_or(0) / each.tokens);
+    table.rows.push_back({each.plan.mesh.text(), schedule_text(each.plan),
                           each.plan.zero == 0 ? "-" : fmt::to_string(each.plan.zero),
                           fmt::format("{} x {}", each.plan.micro_batches, each.plan.micro_batch),
                           name_of(each.plan.recompute), each.plan.sequence_parallel ? "yes" : "-",
                           table_number(each.most_memory() / 1e9), seconds_text(each.step_seconds),
-                          fmt::format("{:.1f}", 100 * each.utilization)});
+                          tokens ? table_number(steps * each.step_seconds / 86400)
+                                 : fmt::format("{:.1f}", 100 * each.utilization)});
   }
   text += table.text();
   return text +
-         "  sequences: micro-batches x sequences; again: recomputation; sp: sequence\n"
-         "  parallel; GB: of the rank that needs most\n";
+         "  pipe: schedule of the pipeline, v=2 is interleaved with 2 chunks; m x b:\n"
+         "  micro-batches x sequences; again: recomputation; sp: sequence parallel;\n"
+         "  GB: of the rank that needs most\n";
 }
 
 Json derivation_json(const std::vector<Section>& sections) {
@@ -130,6 +141,7 @@ Json plan_json(const planning::Model& model, const planning::Machine& machine, c
           {"mesh", plan.mesh.text()},
           {"devices", plan.mesh.ranks()},
           {"schedule", plan.schedule},
+          {"chunks", plan.chunks},
           {"micro_batches", plan.micro_batches},
           {"micro_batch", plan.micro_batch},
           {"sequence", plan.sequence}};

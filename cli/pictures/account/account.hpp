@@ -2,6 +2,7 @@
 // derivation with every formula. Lines fit 80 columns.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ std::string sources_text(const planning::Machine& machine);
 // Every formula: with symbols, with numbers, its result and its source.
 std::string derivation_text(const std::vector<planning::Section>& sections);
 
-// The fastest `rows` plans that fit.
-std::string fit_text(const planning::Fit& fit, const planning::Machine& machine, std::size_t rows);
+// The fastest `rows` plans that fit. With `tokens`, how many days each trains on so many.
+std::string fit_text(const planning::Fit& fit, const planning::Machine& machine, std::size_t rows,
+                     std::optional<double> tokens = {});
 
 Json derivation_json(const std::vector<planning::Section>& sections);
 

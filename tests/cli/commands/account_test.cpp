@@ -1,4 +1,5 @@
 // `ringside account` as a user sees it.
+#include <cmath>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -130,6 +131,56 @@ TEST_CASE("--fit lists meshes, or says how much memory would do") {
       output_of({"--model", "llama3-8b", "--fit", "--devices", "4", "--memory", "1GiB"});
   CHECK(contains(none, "0 of their meshes fit into 1.074 GB per device"));
   CHECK(contains(none, "the least that any plan needs is"));
+}
+
+TEST_CASE("--overlap is the share of communication that computing hides") {
+  const TemporaryDirectory directory;
+  const std::string path = (directory.path() / "plan.json").string();
+  const auto step = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"--model", "llama3-8b", "--mesh", "dp=64", "--json", path});
+    output_of(options);
+    return nlohmann::json::parse(read_file(path));
+  };
+  const auto hidden = [](const nlohmann::json& json) {
+    return json["traffic"][0]["hidden_seconds"].get<double>();
+  };
+  const auto all = step({}), half = step({"--overlap", "0.5"}), none = step({"--overlap", "0"});
+  CHECK(hidden(none) == 0);
+  CHECK(hidden(half) > 0);
+  CHECK(none["step_seconds"].get<double>() ==
+        doctest::Approx(all["step_seconds"].get<double>() + hidden(all)));
+  CHECK(contains(error_of({"--model", "llama3-8b", "--overlap", "2"}, 2),
+                 "a number from 0 to 1 is expected, not 2"));
+}
+
+TEST_CASE("--tokens says how many days and device hours a plan trains") {
+  const TemporaryDirectory directory;
+  const std::string path = (directory.path() / "plan.json").string();
+  const std::vector<std::string> plan{"--model", "llama3-8b", "--mesh",
+                                      "fsdp=64", "--tokens",  "15T"};
+  std::vector<std::string> with_json = plan;
+  with_json.insert(with_json.end(), {"--json", path});
+  const std::string text = output_of(with_json);
+  const auto json = nlohmann::json::parse(read_file(path));
+  const double steps = std::ceil(15e12 / (64 * 8192));
+  CHECK(json["training_tokens"] == 15e12);
+  CHECK(json["training_steps"] == steps);
+  const double days = steps * json["step_seconds"].get<double>() / 86400;
+  CHECK(json["training_days"].get<double>() == doctest::Approx(days));
+  CHECK(json["device_hours"].get<double>() == doctest::Approx(24 * 64 * days));
+  CHECK(contains(text, "15,000,000,000,000 tokens take 28,610,230 steps: "));
+  CHECK(contains(text, " device hours\n"));
+  // In the list of meshes the days take the place of MFU.
+  const std::string list =
+      output_of({"--model", "llama3-8b", "--fit", "--devices", "64", "--tokens", "15T"});
+  CHECK(contains(list, " days\n"));
+  CHECK(!contains(list, "MFU"));
+  CHECK(!contains(output_of({"--model", "llama3-8b"}), "device hours"));
+  for (const char* wrong : {"many", "15Q", "0", "-3B", "inf", "1e", ""}) {
+    CAPTURE(wrong);
+    CHECK(contains(error_of({"--model", "llama3-8b", "--tokens", wrong}, 2),
+                   "is no number of tokens: write it as 15T, 300B or 1e9"));
+  }
 }
 
 TEST_CASE("a page is well-formed, self-contained, and has every figure") {
