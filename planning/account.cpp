@@ -116,6 +116,7 @@ void Accountant::work() {
   put(scores_traffic(model_, plan_));
   put(block_forward_traffic(model_, plan_));
   put(block_traffic(model_, plan_));
+  put(block_kernels(model_, plan_));
   const Term block = put(block_seconds(model_, plan_, machine_)),
              head = put(head_seconds(model_, plan_, machine_));
   part_ = busiest();
@@ -317,9 +318,12 @@ void Accountant::time() {
 
   const double other_ops =
       m_.value() * part_.blocks * memory_seconds(block_traffic(model_, plan_), machine_).value();
+  const double kernels =  // of the blocks
+      m_.value() * part_.blocks * kernel_seconds(block_kernels(model_, plan_), machine_).value();
   auto& rows = account_.time;
-  rows.push_back({"matrix products", m_.value() * stage_seconds_ - other_ops});
+  rows.push_back({"matrix products", m_.value() * stage_seconds_ - other_ops - kernels});
   if (other_ops > 0) rows.push_back({"other ops (memory bandwidth)", other_ops});
+  if (kernels > 0) rows.push_back({"launches of kernels", kernels});
   for (const auto& axis : std::views::reverse(parallel::all_axes())) {
     double seconds = 0;
     for (const Sent& each : account_.traffic)

@@ -58,6 +58,7 @@ Machine read_machine(const nlohmann::json& json, const std::string& name,
   machine.memory = device.number("memory_gb", range::positive) * 1e9;
   machine.memory_bandwidth = device.number("memory_gbps", range::positive) * 1e9;
   machine.matmul_efficiency = device.number("matmul_efficiency", range::share, 1);
+  machine.kernel_seconds = device.number("kernel_us", range::not_negative, 0) * 1e-6;
   machine.matmul_efficiency_by_width = read_efficiencies(device, place);
   machine.memory_efficiency = device.number("memory_efficiency", range::share, 1);
   machine.overlap = device.number("overlap", range::share_or_none, 1);

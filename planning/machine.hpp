@@ -22,6 +22,8 @@
 //                             receives the sum once, at this share of gbps; 0: they do not
 //     oversubscription        a group of the level below has so many times less bandwidth to the
 //                             outside than its devices together; 1
+//     kernel_us               microseconds that each kernel takes beside its work: its launch, and
+//                             the first and the last wave of its blocks; 0
 //     rails                   true: devices with the same place in their groups of the level below
 //                             share switches, a rail. Ranks of one rail reach each other at full
 //                             rate; what goes from rail to rail is oversubscribed; false
@@ -63,6 +65,7 @@ struct Machine {
   double memory_bandwidth = 0;  // bytes per second
   double matmul_efficiency = 1, memory_efficiency = 1;
   std::vector<EfficiencyAt> matmul_efficiency_by_width;  // by rising width; may be empty
+  double kernel_seconds = 0;                             // of each kernel, beside its work
   double overlap = 1;  // the share of communication that can run while a device computes
   std::vector<Level> levels;
 

@@ -61,6 +61,8 @@ void read_gpt(JsonFields& fields, Model& model) {
   model.head_size = std::max<std::int64_t>(model.d_model / model.heads, 1);
   model.sequence = fields.count("n_positions");
   model.tied_head = true;
+  const std::string attention = fields.text("attn_implementation", "eager");
+  model.fused_attention = attention != "eager";
 }
 
 void read_feed_forward(JsonFields& fields, Model& model) {

@@ -32,7 +32,7 @@ struct LatentAttention {
 struct Model {
   enum class Kind {
     llama,         // RMSNorm, rotary positions, SwiGLU or experts, no biases; fused attention
-    gpt,           // LayerNorm, learned positions, GELU, biases, dropout; scores are kept
+    gpt,           // LayerNorm, learned positions, GELU, biases, dropout
     feed_forward,  // blocks of two matrices and nothing else: the model of the course's exercise
     deepseek,      // latent attention and experts: parameters and state only
     parameters     // a number of parameters, nothing more: state only
@@ -47,6 +47,7 @@ struct Model {
   bool tied_head = false;
   // Of Kind::llama: biases of q, k, v and the output; of gate, up and down.
   bool attention_bias = false, mlp_bias = false;
+  bool fused_attention = true;  // Kind::gpt without attn_implementation: false
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent;
   std::optional<transformer::Config> own;  // of a size of transformer/
@@ -54,6 +55,8 @@ struct Model {
   std::int64_t q_width() const { return heads * head_size; }
   // Whether activations, FLOPs and communication can be accounted for, or the state alone.
   bool has_blocks() const { return kind != Kind::deepseek && kind != Kind::parameters; }
+  // Whether attention writes its scores to memory and keeps them for backward.
+  bool keeps_scores() const { return kind == Kind::gpt && !fused_attention; }
   std::int64_t kv_width() const { return kv_heads * head_size; }
   // Feed-forward parts that compute a token: those that the router chooses, or one.
   std::int64_t per_token() const { return experts ? experts->per_token : 1; }

@@ -31,6 +31,7 @@ int colour_of(std::string_view meaning) {
        {"tp communication, exposed", 6},
        {"other ops (memory bandwidth)", 7},
        {"logits", 8},
+       {"launches of kernels", 8},
        {"pipeline bubble", 9}}};
   const auto found = std::ranges::find(colours, meaning, &std::pair<std::string_view, int>::first);
   return found == colours.end() ? 7 : found->second;

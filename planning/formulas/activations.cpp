@@ -34,16 +34,18 @@ struct Symbols {
   Quantity stream;  // numbers of the residual stream for each token of the sequence
 };
 
-// A GPT's block in 16 bits, with dropout and without fused attention. Each 5 a s / h is three
-// tensors of scores: softmax's output, dropout's mask and its output (section 4.1).
-Term gpt_block(const Symbols& x, const Plan& plan) {
+// A GPT's block in 16 bits, with dropout. Each 5 a s / h is three tensors of scores: softmax's
+// output, dropout's mask and its output (section 4.1). Fused attention keeps none of them, as
+// selective recomputation does.
+Term gpt_block(const Symbols& x, const Model& model, const Plan& plan) {
   const Quantity &s = x.s, &b = x.b, &h = x.h, &a = x.a, &t = x.t;
   const bool parallel = plan.sequence_parallel;
   const auto term = [&](const Quantity& bytes, const char* where) {
     return Term{"A_block", "activations of a block, for one micro-batch", bytes, Unit::bytes,
                 fmt::format("{}, {}", korthikanti, where)};
   };
-  switch (plan.recompute) {
+  const bool fused = plan.recompute == Recompute::none && !model.keeps_scores();
+  switch (fused ? Recompute::selective : plan.recompute) {
     case Recompute::none:
       if (parallel) return term(s * b * h * (34 + 5 * a * s / h) / t, "equation 4");
       return term(s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), "equation 2");
@@ -96,7 +98,7 @@ Quantity rows_of_logits(const Model& model, const Plan& plan) {
 
 Term block_activations(const Model& model, const Plan& plan) {
   const Symbols x(model, plan);
-  if (model.kind == Model::Kind::gpt) return gpt_block(x, plan);
+  if (model.kind == Model::Kind::gpt) return gpt_block(x, model, plan);
   if (model.kind == Model::Kind::llama) return llama_block(x, model, plan);
   const Quantity d("d", model.d_model);
   if (plan.recompute == Recompute::full)

@@ -10,6 +10,26 @@ namespace {
 
 constexpr const char* narayanan = "Narayanan et al. 2021, appendix";
 
+// Kernels of a block, forward. A product has two in backward, any other op one.
+//
+//     GPT      products: q with k and v, output, both matrices: 4
+//              others: two LayerNorms, two dropouts with the residual's addition, bias with GELU: 5
+//              scores: two products, mask with softmax, dropout; or one fused attention
+//     Llama    products: q, k, v, output, gate, up, down: 7
+//              others: two RMSNorms, two additions, two rotary positions, SwiGLU, attention: 8
+//              experts: router, its softmax and choice, rows gathered and added up: 1 and 4, and of
+//              each expert gate, up, down and SwiGLU
+struct Kernels {
+  double products = 0, others = 0;
+};
+Kernels kernels_of(const Model& model) {
+  if (model.kind == Model::Kind::feed_forward) return {2, 0};
+  if (model.kind == Model::Kind::gpt) return model.keeps_scores() ? Kernels{6, 7} : Kernels{4, 6};
+  if (!model.experts) return {7, 8};
+  const double here = model.experts->here();
+  return {4 + 1 + 3 * here, 7 + 4 + here};
+}
+
 double head_width(const Model& model, const Plan& plan) {
   return std::min({static_cast<double>(plan.rank_sequence() * plan.micro_batch),
                    static_cast<double>(model.d_model),
@@ -42,7 +62,7 @@ Term head_forward_flops(const Model& model, const Plan& plan) {
 
 Term block_recomputed_flops(const Model& model, const Plan& plan) {
   // Fused attention keeps no scores, so there is nothing to compute again.
-  const bool scores = model.kind == Model::Kind::gpt;
+  const bool scores = model.keeps_scores();
   Quantity again = 0;
   if (plan.recompute == Recompute::full) again = block_forward_flops(model, plan);
   if (plan.recompute == Recompute::selective && scores) again = attention_flops(model, plan);
@@ -72,8 +92,8 @@ Term hardware_flops(const Model& model, const Plan& plan) {
 Term scores_traffic(const Model& model, const Plan& plan) {
   const Quantity e("e", plan.types.activations), a("a", model.heads), s("s", plan.sequence);
   return {"B_scores", "memory traffic of attention's scores, forward of one token",
-          model.kind == Model::Kind::gpt ? (6 * e + 1) * a * s / tensor_ranks(plan) : 0,
-          Unit::bytes, "counted op by op in planning/formulas/work.cpp"};
+          model.keeps_scores() ? (6 * e + 1) * a * s / tensor_ranks(plan) : 0, Unit::bytes,
+          "counted op by op in planning/formulas/work.cpp"};
 }
 
 // Besides the scores, in bytes per token:
@@ -110,6 +130,23 @@ Term block_traffic(const Model& model, const Plan& plan) {
           "backward moves twice what forward does"};
 }
 
+Term block_forward_kernels(const Model& model) {
+  const Kernels kernels = kernels_of(model);
+  return {"K_forward", "kernels of a block, forward",
+          Quantity("K_products", kernels.products) + Quantity("K_others", kernels.others),
+          Unit::number, "counted op by op in planning/formulas/work.cpp"};
+}
+
+Term block_kernels(const Model& model, const Plan& plan) {
+  const Kernels kernels = kernels_of(model);
+  const Quantity products("K_products", kernels.products), others("K_others", kernels.others);
+  Quantity all = 3 * products + 2 * others;
+  if (plan.recompute == Recompute::full) all = 4 * products + 3 * others;
+  if (plan.recompute == Recompute::selective && model.keeps_scores()) all = all + 4;
+  return {"K_block", "the same, with backward and recomputation, one micro-batch", all,
+          Unit::number, "backward has two products for each of forward"};
+}
+
 Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards) {
   const Quantity e("e", types.parameters), g("e_g", types.gradients), m("e_m", types.masters()),
       o("e_o", types.moments()), n("N", shards);
@@ -138,22 +175,29 @@ Quantity memory_seconds(const Quantity& bytes, const Machine& machine) {
   return bytes / (bandwidth * reached);
 }
 
+Quantity kernel_seconds(const Quantity& kernels, const Machine& machine) {
+  return kernels * Quantity("t_kernel", machine.kernel_seconds);
+}
+
 Term block_seconds(const Model& model, const Plan& plan, const Machine& machine) {
   const Quantity flops = 3 * block_forward_flops(model, plan) + block_recomputed_flops(model, plan);
   return {"t_block", "forward and backward of a block, one micro-batch",
           product_seconds(flops, block_width(model, plan), plan, machine) +
-              memory_seconds(block_traffic(model, plan), machine),
-          Unit::seconds, "products at eta of the peak, other ops at the memory's bandwidth"};
+              memory_seconds(block_traffic(model, plan), machine) +
+              kernel_seconds(block_kernels(model, plan), machine),
+          Unit::seconds,
+          "products at eta of the peak, other ops at the memory's bandwidth, and a fixed cost of "
+          "each kernel"};
 }
 
 // fp32 logits are written by the product, read twice for the loss, and their gradient is written
-// and read twice.
+// and read twice. Three products, the norm, and the loss: 5 kernels and the norm's backward.
 Term head_seconds(const Model& model, const Plan& plan, const Machine& machine) {
   const Quantity logits = micro_batch_tokens(plan) * Quantity("V", model.vocabulary);
   return {
       "t_head", "forward and backward of the head, one micro-batch",
       product_seconds(3 * head_forward_flops(model, plan), head_width(model, plan), plan, machine) +
-          memory_seconds(24 * logits / tensor_ranks(plan), machine),
+          memory_seconds(24 * logits / tensor_ranks(plan), machine) + kernel_seconds(6, machine),
       Unit::seconds, "as of a block; six passes over fp32 logits"};
 }
 

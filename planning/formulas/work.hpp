@@ -36,6 +36,11 @@ Term scores_traffic(const Model& model, const Plan& plan);
 Term block_forward_traffic(const Model& model, const Plan& plan);
 Term block_traffic(const Model& model, const Plan& plan);
 
+// Kernels that one rank launches for a block and micro-batch: forward; then with backward and what
+// recomputation adds.
+Term block_forward_kernels(const Model& model);
+Term block_kernels(const Model& model, const Plan& plan);
+
 // Bytes that the optimizer's step moves: gradients read; masters, moments and parameters updated.
 Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards);
 
@@ -44,10 +49,11 @@ Term optimizer_traffic(const Quantity& parameters, const Types& types, double sh
 double block_width(const Model& model, const Plan& plan);
 
 // Seconds of matrix products of `flops`, divided among the tensor-parallel ranks, whose shortest
-// side is `width`; and of ops that move `bytes` to and from memory.
+// side is `width`; of ops that move `bytes` to and from memory; and of the fixed cost of `kernels`.
 Quantity product_seconds(const Quantity& flops, double width, const Plan& plan,
                          const Machine& machine);
 Quantity memory_seconds(const Quantity& bytes, const Machine& machine);
+Quantity kernel_seconds(const Quantity& kernels, const Machine& machine);
 
 // Forward and backward of one block, or of the head, for one micro-batch on one rank.
 Term block_seconds(const Model& model, const Plan& plan, const Machine& machine);

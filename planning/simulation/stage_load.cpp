@@ -28,14 +28,16 @@ std::vector<PipelinePart> stages_of(const Model& model, const Plan& plan) {
   return stages;
 }
 
-// Computing: products at the reached share of the peak, other ops at the memory's bandwidth.
+// Computing: products at the reached share of the peak, other ops at the memory's bandwidth, and
+// the fixed cost of each kernel.
 void add_computing(const Model& model, const Plan& plan, const Machine& machine,
                    const PipelinePart& stage, StageLoad& load) {
   const Quantity traffic = micro_batch_tokens(plan) * block_forward_traffic(model, plan);
   const double forward =
       product_seconds(block_forward_flops(model, plan), block_width(model, plan), plan, machine)
           .value() +
-      memory_seconds(traffic, machine).value();
+      memory_seconds(traffic, machine).value() +
+      kernel_seconds(block_forward_kernels(model), machine).value();
   const double whole = block_seconds(model, plan, machine).value();
   load.blocks = std::max(1.0, stage.blocks);
   load.forward = stage.blocks * forward;

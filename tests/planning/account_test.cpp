@@ -331,6 +331,18 @@ TEST_CASE("--fit finds meshes that fit, the fastest first, and drops those that 
     if (i > 0) CHECK(each.step_seconds >= found.accounts[i - 1].step_seconds);
     for (std::size_t j = 0; j < i; ++j) CHECK(each.plan.mesh != found.accounts[j].plan.mesh);
   }
+  // Every schedule of a pipeline is tried: the one that is kept takes no longer than 1f1b.
+  bool has_pipeline = false;
+  for (const Account& each : found.accounts) {
+    if (each.plan.mesh.size(Axis::pp) == 1) continue;
+    has_pipeline = true;
+    CAPTURE(each.plan.mesh.text());
+    CHECK(each.plan.schedule != "gpipe");
+    Plan plain = each.plan;
+    plain.schedule = "1f1b", plain.chunks = 1;
+    CHECK(each.step_seconds < account(find_model("llama3-8b"), plain, h100).step_seconds);
+  }
+  CHECK(has_pipeline);
   // A device without memory fits nothing; the least that any plan needs is named.
   Machine empty = h100;
   empty.memory = 1e9;

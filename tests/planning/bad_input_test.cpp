@@ -113,9 +113,9 @@ TEST_CASE("a machine file is refused with the place of the mistake") {
         "one");
   CHECK(machine_error(R"({"source": "a", "source": "b"})") ==
         "machine.json names \"source\" twice");
-  CHECK(tests::contains(
-      sentence_of([] { find_machine("a1000"); }),
-      "there is no machine or file named 'a1000' (did you mean a100?); machines: a100, h100"));
+  CHECK(tests::contains(sentence_of([] { find_machine("a1000"); }),
+                        "there is no machine or file named 'a1000' (did you mean a100?); machines: "
+                        "a100, b200, h100"));
 }
 
 TEST_CASE("a model is refused with the place of the mistake") {

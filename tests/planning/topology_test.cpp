@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "planning/account.hpp"
+#include "planning/formulas/activations.hpp"
 #include "planning/formulas/work.hpp"
 #include "planning/simulation/simulation.hpp"
 
@@ -105,12 +106,64 @@ TEST_CASE("the efficiency of products follows the shortest side of their matrice
   for (const auto& [mesh, efficiency] : {std::pair("dp=8", 0.6), {"tp=4", 0.5}, {"tp=8", 0.4}}) {
     CAPTURE(mesh);
     Machine constant = find_machine("h100");
-    constant.matmul_efficiency = efficiency;
+    constant.matmul_efficiency_by_width.clear(), constant.matmul_efficiency = efficiency;
     const Plan plan = plan_on(mesh);
     CHECK(block_seconds(model, plan, machine).value() ==
           doctest::Approx(block_seconds(model, plan, constant).value()).epsilon(1e-12));
   }
   CHECK(step_of(plan_on("tp=8"), machine) > step_of(plan_on("tp=8"), find_machine("h100")));
+}
+
+TEST_CASE("each kernel has a fixed cost, which small micro-batches do not hide") {
+  const Model model = find_model("llama3-8b");
+  Machine free = find_machine("h100");
+  free.kernel_seconds = 0;
+  Machine slow = free;
+  slow.kernel_seconds = 1e-5;
+  const Plan plan = plan_on("tp=8");
+  // 7 products, two of them again for each in backward, and 8 other ops, twice: 37 kernels.
+  CHECK(block_forward_kernels(model).value() == 15);
+  CHECK(block_kernels(model, plan).value() == 3 * 7 + 2 * 8);
+  CHECK(block_seconds(model, plan, slow).value() - block_seconds(model, plan, free).value() ==
+        doctest::Approx(37e-5));
+  Plan again = plan;
+  again.recompute = Recompute::full;
+  CHECK(block_kernels(model, again).value() == 4 * 7 + 3 * 8);
+  // Of a step: 32 blocks and the head, in each of 4 micro-batches.
+  const double all = 4 * (32 * 37 + 6) * 1e-5;
+  CHECK(step_of(plan, slow) - step_of(plan, free) == doctest::Approx(all));
+  const Account account = ringside::planning::account(model, plan, slow);
+  CHECK(account.step_seconds - ringside::planning::account(model, plan, free).step_seconds ==
+        doctest::Approx(all));
+  for (const TimeRow& row : account.time)
+    if (row.part == "launches of kernels")
+      CHECK(row.seconds ==
+            doctest::Approx(4 * 32 * 37 * 1e-5));  // the head's are with its products
+  // The same tokens in smaller micro-batches have more kernels.
+  Plan whole = plan, divided = plan;
+  whole.micro_batch = 4, whole.micro_batches = 1;
+  divided.micro_batch = 1, divided.micro_batches = 4;
+  const Machine h100 = find_machine("h100");
+  CHECK(step_of(divided, h100) > 1.02 * step_of(whole, h100));
+  // A GPT writes its scores, unless attention is fused: then 10 kernels instead of 13.
+  CHECK(block_forward_kernels(find_model("megatron-1.7b")).value() == 13);
+  CHECK(block_forward_kernels(find_model("mpt-1b")).value() == 10);
+  CHECK(block_forward_kernels(find_model("mixtral-8x7b")).value() == 5 + 11 + 4 * 8);
+}
+
+TEST_CASE("fused attention keeps no scores, and moves none") {
+  Model model = find_model("mpt-1b");
+  const Plan plan = plan_on("");
+  Plan selective = plan;
+  selective.recompute = Recompute::selective;
+  const double fused = block_activations(model, plan).value();
+  CHECK(block_recomputed_flops(model, selective).value() == 0);
+  CHECK(scores_traffic(model, plan).value() == 0);
+  model.fused_attention = false;
+  CHECK(block_activations(model, plan).value() > fused);
+  CHECK(block_activations(model, selective).value() == fused);
+  CHECK(block_recomputed_flops(model, selective).value() > 0);
+  CHECK(scores_traffic(model, plan).value() > 0);
 }
 
 TEST_CASE("measured times of the stages take the place of the formulas'") {

@@ -59,6 +59,7 @@ TEST_CASE("published figures are met as docs/predictions.md says") {
   within(page, "Llama 3 405B", 2, 0.93, 1.1);
   within(page, "Megatron: ten models on A100", 10, 0.95, 1.15);
   within(page, "Steps of GPT models on A100", 8, 0.94, 1.05);
+  within(page, "FSDP from 125 million to 70 billion parameters", 30, 1, 1.5);
   within(page, "Activations of GPT models", 8, 0.99, 1.01);
   within(page, "ZeRO: the state of 7.5 billion parameters on 64 ranks", 4, 0.99, 1.01);
   within(page, "Parameters", 13, 0.97, 1.04);
