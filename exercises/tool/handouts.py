@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the handouts, exercises/NN-slug/handout.en.md and handout.zh.md, and the table of exercises in
-exercises/README.md and README.zh.md.
+exercises/README.md and README.zh.md, and that exercises/rubric.md answers each question.
 
     handouts.py [NN ...]     prints each fault and exits 1 if there are any
     handouts.py --table      writes the tables again, from exercise.json
@@ -21,6 +21,7 @@ from pathlib import Path
 import cut
 
 ROOT = Path(__file__).resolve().parents[2]
+RUBRIC = ROOT / "exercises/rubric.md"  # for instructors: no export has it
 LANGUAGES = ["en", "zh"]
 # The sections, in this order. OPTIONAL ones may stand anywhere after the first.
 SECTIONS = ["Why", "What you write", "What right means", "A check", "In the debugger", "Measure it", "Two questions", "Time and CS336"]
@@ -222,6 +223,17 @@ def page_of(lang):
     return ROOT / "exercises" / ("README.md" if lang == "en" else f"README.{lang}.md")
 
 
+def faults_of_rubric(exercises):
+    """An answer for each question of each exercise, in order."""
+    sections = re.split(r"^## (\d\d)\n", RUBRIC.read_text(), flags=re.M)[1:]
+    answers = {number: re.findall(r"^(\d)\. ", text, flags=re.M) for number, text in zip(sections[::2], sections[1::2])}
+    for each in exercises:
+        handout = Handout((each["folder"] / f"handout.{next(iter(each['title']))}.md").read_text())
+        asked = re.findall(r"^(\d)\. ", handout.prose["Two questions"], flags=re.M)
+        if answers.get(number_of(each), []) != asked:
+            yield f"rubric.md: section {number_of(each)} answers {answers.get(number_of(each), [])}, the handout asks {asked}"
+
+
 def main():
     exercises = cut.load_all(ROOT)
     if "--table" in sys.argv:
@@ -236,6 +248,9 @@ def main():
         for fault in faults(exercise):
             found += 1
             print(f"{exercise['id']}: {fault}")
+    for fault in faults_of_rubric(exercises):
+        found += 1
+        print(fault)
     for lang in LANGUAGES if not sys.argv[1:] else []:
         if page_of(lang).read_text() != with_tables(page_of(lang).read_text(), exercises, lang):
             found += 1

@@ -1,8 +1,8 @@
 """The proof that the judges work (exercises-test):
 
-    selftest.py KIT anchors        every text that exercise.json names occurs once in the reference, and every edit of the clinic; hints keep
-                                   to the terms of docs/glossary.md in both languages
-    selftest.py KIT exported       two exports are equal, and every starter in them is "not written"
+    selftest.py KIT anchors        every text that exercise.json names occurs once in the reference, and every edit of the clinic; there are three wrong answers
+                                   and three variants; hints keep to the terms of docs/glossary.md in both languages
+    selftest.py KIT exported       two exports are equal, without model answers, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
@@ -231,6 +231,8 @@ def anchors(kit, exercise):
             yield f"expected three hints in {lang}, as the title has one"
     if len(exercise["wrong"]) < 3:
         yield f"expected three wrong answers or more, found {len(exercise['wrong'])}"
+    if len(cut.variants_of(exercise)) < 3:
+        yield f"expected three right answers in another form or more, found {len(cut.variants_of(exercise))}"
 
 
 def wrong_names(exercise):
@@ -438,6 +440,10 @@ def exported(kit, exercise):
     if exercise["id"] == kit.exercises[0]["id"]:
         if course.joinpath("MANIFEST").read_bytes() != other.joinpath("MANIFEST").read_bytes():
             yield "two exports differ"
+        answers = [line.strip() for line in handouts.RUBRIC.read_text().splitlines() if re.match(r"\d\. ", line)]
+        for page in (page for page in course.rglob("*") if page.suffix in (".md", ".json", ".txt", ".py", ".hpp", ".cpp")):
+            if shown := next((line for line in answers if line in page.read_text()), None):
+                yield f"the export shows a model answer of rubric.md, in {page.relative_to(course)}: {shown}"
         if shutil.which("gdb") and not shows_tensors(course / ".ringside/ringside-judge"):
             yield "gdb cannot show a tensor in the export: tensor.cpp was compiled without debug information"
     told = subprocess.run(["./exercise", "check", exercise["id"]], cwd=course, capture_output=True, text=True).stdout
