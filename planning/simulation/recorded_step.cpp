@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,39 +14,77 @@
 
 namespace ringside::planning {
 
+namespace {
+
 // "pp=1,dp=0" of "rank 2 (pp=1,dp=0)", which name_of() writes.
-static std::string in_brackets(const std::string& name) {
+std::string in_brackets(const std::string& name) {
   const auto open = name.find('(');
   return open == std::string::npos ? "" : name.substr(open + 1, name.find(')') - open - 1);
 }
+
+double seconds_in(JsonFields& event, const char* key) {
+  return event.number(key, range::not_negative) * 1e-6;
+}
+
+TracedSpan span_of(JsonFields& event, const std::string& kind) {
+  TracedSpan span;
+  span.track = kind == "call" ? Trace::Track::communication : Trace::Track::compute;
+  span.kind = kind == "call"    ? Trace::Kind::call
+              : kind == "wait"  ? Trace::Kind::wait
+              : kind == "phase" ? Trace::Kind::phase
+                                : Trace::Kind::op;
+  span.name = event.text("name");
+  if (event.has("args")) span.about = event.object("args").text("data", "");
+  span.start = seconds_in(event, "ts");
+  span.end = span.start + seconds_in(event, "dur");
+  return span;
+}
+
+// What the receiver got in a step of a call: "all_reduce step 3".
+TracedMessage message_of(JsonFields& event) {
+  TracedMessage message;
+  const std::string name = event.text("name");
+  std::from_chars(name.data() + name.rfind(' ') + 1, name.data() + name.size(), message.step);
+  message.bytes =
+      static_cast<std::uint64_t>(event.object("args").number("bytes", range::not_negative));
+  message.time = seconds_in(event, "ts") + seconds_in(event, "dur");
+  return message;
+}
+
+}  // namespace
 
 std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
   const nlohmann::json json = read_json_file(path);
   JsonFields file(json, path.string() + ": ");
   std::map<int, RankTrace> ranks;
+  std::optional<TracedMessage> received;  // until the event after it says who sent it when
+  int receiver = 0;
   for (JsonFields& event : file.list("traceEvents")) {
-    const auto trace_of_event = [&]() -> RankTrace& {
+    const auto rank_of_event = [&] {
       const auto rank = static_cast<int>(event.number("pid", range::not_negative));
       ranks[rank].rank = rank;
-      return ranks[rank];
+      return rank;
     };
     const std::string phase = event.text("ph");
     if (phase == "M" && event.text("name", "") == "process_name")
-      trace_of_event().coordinates = in_brackets(event.object("args").text("name"));
+      ranks[rank_of_event()].coordinates = in_brackets(event.object("args").text("name"));
+    if (phase == "s" && received) {
+      const int sender = rank_of_event();
+      received->peer = sender;
+      ranks[receiver].messages.push_back(*received);
+      received->sent = true, received->peer = receiver, received->time = seconds_in(event, "ts");
+      ranks[sender].messages.push_back(*received);
+      received.reset();
+    }
     if (phase != "X") continue;
     const std::string kind = event.text("cat");
-    if (kind == "step") continue;  // of a call, which has a span of its own
-    TracedSpan span;
-    span.track = kind == "call" ? Trace::Track::communication : Trace::Track::compute;
-    span.kind = kind == "call"    ? Trace::Kind::call
-                : kind == "wait"  ? Trace::Kind::wait
-                : kind == "phase" ? Trace::Kind::phase
-                                  : Trace::Kind::op;
-    span.name = event.text("name");
-    if (event.has("args")) span.about = event.object("args").text("data", "");
-    span.start = event.number("ts", range::not_negative) * 1e-6;
-    span.end = span.start + event.number("dur", range::not_negative) * 1e-6;
-    trace_of_event().spans.push_back(std::move(span));
+    if (kind == "step") {
+      received = message_of(event);
+      receiver = rank_of_event();
+    } else {
+      TracedSpan span = span_of(event, kind);
+      ranks[rank_of_event()].spans.push_back(std::move(span));
+    }
   }
   std::vector<RankTrace> all;
   for (auto& [rank, trace] : ranks) all.push_back(std::move(trace));

@@ -13,8 +13,9 @@ from ringside.algorithms import Algorithm, algorithm, receive, send
 from ringside.library import Group, RankFailure, RingsideError
 from ringside.program import Command, CommandError, Result
 
+# Not eval, which is a name of Python, nor launch and status, which are for a terminal.
 COMMANDS = ("step", "prove", "synthesize", "hello", "bench", "train", "compare", "timeline",
-            "generate", "account", "simulate", "postmortem")
+            "generate", "tokenize", "account", "simulate", "postmortem")
 globals().update({name: Command(name) for name in COMMANDS})
 
 __all__ = ["Algorithm", "CommandError", "Group", "RankFailure", "Result", "RingsideError",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ringside
 from ringside import receive, send
-from ringside.program import find_program, words_of
+from ringside.program import find_program, options_of, words_of
 
 from notebook import run_notebook
 
@@ -34,6 +34,12 @@ def test_arguments_become_words():
     assert list(words_of(options)) == [
         "-n", "2,4", "--max-size", "8", "--mesh", "dp=2,tp=4", "--slow", "5=1.3", "--bounds",
         "--html", "a/b.html", "--seed", "0"]
+
+
+def test_every_command_is_a_function():
+    of_program = {word for word in options_of(()) if not word.startswith("-")}
+    assert of_program - set(ringside.COMMANDS) == {"eval", "launch", "status", "help"}
+    assert set(ringside.COMMANDS) <= of_program
 
 
 def test_a_result_has_text_figures_and_a_page():
