@@ -55,6 +55,11 @@ Verdict judge_memory(const Run& run) {
     if (kept > shards)
       return fmt::format("after finish() gradients take {:.2f} n bytes, expected {:.2f} n",
                          parts(kept), parts(shards));
+    if (const std::int64_t all = seen.at("kept of all kinds"); all > most)
+      return fmt::format(
+          "after finish() memory of all kinds takes {:.2f} n bytes more than the net, expected at "
+          "most {:.2f} n: this rank's shards, and 4 buckets to spare",
+          parts(all), parts(most));
     if (peak > most)
       return fmt::format(
           "at the peak gradients take {:.2f} n bytes, expected at most {:.2f} n: "

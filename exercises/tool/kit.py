@@ -96,6 +96,10 @@ class Kit:
 FORBIDDEN_CALLS = re.compile(r"v?fork|__clone|clone3?|exec[vl]p?e?|execveat|fexecve|posix_spawnp?|system|popen|dlv?sym|dlm?open|ptrace|syscall"
                              r"|process_vm_(?:read|write)v|pidfd_\w+|socketpair|recvmsg|sendmsg|write|send|dup[23]?|mount|umount2?|unshare|setns|kill|__libc_start_main")
 
+# The ledger counts what the calling thread allocates, and the judge resets its peak: an exercise with "ledger" allows neither.
+AROUND_THE_LEDGER = re.compile(r"std::thread::_M_start_thread|pthread_create|thrd_create|GOMP_parallel"
+                               r"|ringside::autograd::(?:parallel_for|reset_peak_memory)")
+
 
 def own_and_given(kit, exercise, folder):
     """What the preprocessor makes of the student's files: the includes in them, as (file, line, text), however they are spelt; the
@@ -150,6 +154,8 @@ def forbidden_symbols(exercise, obj, given, written):
         for banned in exercise["may_not_use"]:
             if banned in name:
                 return f"uses {name.split(' ')[0]}, which is the reference (or builds on it): write it yourself"
+        if exercise.get("ledger") and (around := AROUND_THE_LEDGER.search(name)):
+            return f"uses {around[0]}: memory is measured on the thread that calls your code, and by the judge alone"
         if kind in "Uw" and FORBIDDEN_CALLS.fullmatch(name) and (name != "syscall" or name in written):  # std::atomic waits by it
             return f"uses {name}: a rank has only its group to talk to others"
         if kind == "U" and (called := re.match(r"ringside::(?:\w+::)*(~?\w+)", name)) and called[1].lstrip("~") not in given:

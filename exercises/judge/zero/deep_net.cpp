@@ -29,6 +29,7 @@ Tensor DeepNet::loss(std::uint64_t seed, std::uint64_t batch) const {
 
 Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& student) {
   DeepNet net(world.seed());
+  const std::int64_t memory_of_net = memory_use().current;
   Trace trace;  // outlives the method, whose calls write into it
   const auto method = student(net, world.group(), DeepNet::bucket_mb);
   std::size_t most = 0;
@@ -61,6 +62,7 @@ Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& stud
     calls.push_back(collectives::name_of(each.call.collective));
   return {{"peak", memory_use(MemoryKind::gradients).peak},
           {"kept", memory_use(MemoryKind::gradients).current},
+          {"kept of all kinds", memory_use().current - memory_of_net},
           {"open", most},
           {"open at the end", method->buckets_in_memory()},
           {"calls", calls},
