@@ -33,6 +33,9 @@ struct Symbols {
   Quantity steps;
   std::int64_t folded;
 
+  // log2(n), rounded up.
+  Quantity rounds() const { return steps + (folded > 0 ? 1 : 0); }
+
   // A whole buffer to the neighbour, added there; and the result back.
   Quantity with_folding(const Quantity& seconds) const {
     if (folded == 0) return seconds;
@@ -61,16 +64,68 @@ Quantity recursive_doubling(const Symbols& s) {
   return s.with_folding(s.steps * (s.alpha + (s.beta + s.gamma) * s.size));
 }
 
+// Half of a ring all-reduce, in n - 1 steps: sums on, or blocks on.
+Quantity ring_reduce_scatter(const Symbols& s) {
+  return (s.n - 1) * s.alpha + (s.n - 1) * (s.beta + s.gamma) * s.size / s.n;
+}
+Quantity ring_all_gather(const Symbols& s) {
+  return (s.n - 1) * s.alpha + (s.n - 1) * s.beta * s.size / s.n;
+}
+
+// As few steps as doubling has, for every n, and as few bytes as a ring.
+Quantity pat_reduce_scatter(const Symbols& s) {
+  return s.rounds() * s.alpha + (s.n - 1) * (s.beta + s.gamma) * s.size / s.n;
+}
+Quantity pat_all_gather(const Symbols& s) {
+  return s.rounds() * s.alpha + (s.n - 1) * s.beta * s.size / s.n;
+}
+
+// n rounds of exchanges between partners, in one of which a rank is its own; a pair needs one.
+Quantity pairwise(const Symbols& s) {
+  const Quantity rounds = s.n.value() > 2 ? s.n : 1;
+  return rounds * s.alpha + rounds * s.beta * s.size / s.n;
+}
+
+// The first slice takes n - 1 hops, and the others follow at the rate of the network.
+Quantity chain(const Symbols& s) {
+  return (s.n - 1) * s.alpha + s.beta * s.size;
+}
+
+// The ranks that have the buffer double in each round.
+Quantity binomial(const Symbols& s) {
+  return s.rounds() * (s.alpha + s.beta * s.size);
+}
+
 struct ClosedForm {
+  Collective collective;
   const char* algorithm;
   Quantity (*seconds)(const Symbols& symbols);
   const char* source;
+  bool is_ring = false;    // in channels, over all cards of a server
+  bool is_sliced = false;  // is not walked, because a schedule has whole chunks
 };
 
+constexpr const char* patarasuk = "Patarasuk and Yuan 2009, section 3";
+constexpr const char* jeaugey = "Jeaugey 2025 (PAT)";
 constexpr ClosedForm closed_forms[] = {
-    {"ring", ring, "Patarasuk and Yuan 2009, section 3"},
-    {"halving_doubling", halving_doubling, "Rabenseifner 2004; Thakur et al. 2005, section 4.5"},
-    {"recursive_doubling", recursive_doubling, "Thakur et al. 2005, section 4.5"}};
+    {Collective::all_reduce, "ring", ring, patarasuk, true},
+    {Collective::all_reduce, "halving_doubling", halving_doubling,
+     "Rabenseifner 2004; Thakur et al. 2005, section 4.5"},
+    {Collective::all_reduce, "recursive_doubling", recursive_doubling,
+     "Thakur et al. 2005, section 4.5"},
+    {Collective::all_gather, "ring", ring_all_gather, patarasuk, true},
+    {Collective::all_gather, "pat", pat_all_gather, jeaugey},
+    {Collective::reduce_scatter, "ring", ring_reduce_scatter, patarasuk, true},
+    {Collective::reduce_scatter, "pat", pat_reduce_scatter, jeaugey},
+    {Collective::all_to_all, "pairwise", pairwise, "Thakur et al. 2005, section 4.4"},
+    {Collective::broadcast, "chain", chain, "Chan et al. 2007, section 3", true, true},
+    {Collective::broadcast, "binomial", binomial, "Thakur et al. 2005, section 4.2"}};
+
+const ClosedForm* form_of(Collective collective, std::string_view algorithm) {
+  for (const ClosedForm& form : closed_forms)
+    if (form.collective == collective && form.algorithm == algorithm) return &form;
+  return nullptr;
+}
 
 }  // namespace
 
@@ -78,22 +133,31 @@ CostParameters costs_on(const Level& level) {
   return {.alpha = level.latency, .beta = 1 / level.rate(), .overhead = level.latency};
 }
 
-std::vector<std::string> closed_form_names() {
+std::vector<std::string> simulated_collectives() {
   std::vector<std::string> names;
-  for (const ClosedForm& form : closed_forms) names.emplace_back(form.algorithm);
+  for (const ClosedForm& form : closed_forms)
+    if (names.empty() || names.back() != name_of(form.collective))
+      names.emplace_back(name_of(form.collective));
   return names;
 }
 
-Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, double bytes,
-                            const CostParameters& costs) {
+std::vector<std::string> closed_form_names(Collective collective) {
+  std::vector<std::string> names;
   for (const ClosedForm& form : closed_forms)
-    if (form.algorithm == algorithm)
-      return {"t", fmt::format("{} all-reduce", algorithm),
-              form.seconds(Symbols(ranks, bytes, costs)), Unit::seconds, form.source};
-  fail(
-      "there is no closed form of the all-reduce '{}', only of {}: choose one of these, or at most "
-      "{} ranks",
-      algorithm, fmt::join(closed_form_names(), ", "), most_ranks_walked);
+    if (form.collective == collective) names.emplace_back(form.algorithm);
+  return names;
+}
+
+Term closed_form(Collective collective, std::string_view algorithm, std::int64_t ranks,
+                 double bytes, const CostParameters& costs) {
+  const ClosedForm* const form = form_of(collective, algorithm);
+  require(form != nullptr,
+          "there is no closed form of the {} '{}', only of {}: choose one of these, or at most {} "
+          "ranks",
+          name_of(collective), algorithm, fmt::join(closed_form_names(collective), ", "),
+          most_ranks_walked);
+  return {"t", fmt::format("{} {}", algorithm, name_of(collective)),
+          form->seconds(Symbols(ranks, bytes, costs)), Unit::seconds, form->source};
 }
 
 Term in_network_all_reduce(double bytes, const Level& level) {
@@ -125,9 +189,7 @@ double collective_seconds(Collective collective, std::size_t index, std::int64_t
                                 static_cast<std::uint64_t>(std::llround(bytes)), costs)
                .seconds;
   } else {
-    // Half of an all-reduce: it gathers, or it scatters the sums.
-    best = all_reduce_closed_form("ring", ranks, bytes, costs).value() /
-           (collective == Collective::all_reduce ? 1 : 2);
+    best = closed_form(collective, "ring", ranks, bytes, costs).value();
   }
   if (collective != Collective::all_reduce) return best;
   if (index > 0)
@@ -137,32 +199,37 @@ double collective_seconds(Collective collective, std::size_t index, std::int64_t
   return best;
 }
 
-CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
-                               const Machine& machine) {
+CollectiveTime collective_time(Collective collective, std::string_view algorithm,
+                               std::int64_t ranks, std::uint64_t bytes, const Machine& machine) {
   const auto size = static_cast<double>(bytes);
   const std::size_t index = machine.level_index_for(ranks);
-  if (algorithm == "in_network") {
+  CollectiveTime time{collective, std::string(algorithm), ranks, bytes};
+  if (collective == Collective::all_reduce && algorithm == "in_network") {
     const Level& level = machine.levels[index];
     require(
         level.in_network_efficiency > 0,
         "the switches of {} on {} do not add up: give the level an in_network_efficiency in the "
         "topology, or leave out in_network",
         level.name, machine.name);
-    return {std::string(algorithm), ranks, bytes, in_network_all_reduce(size, level).value()};
+    time.seconds = in_network_all_reduce(size, level).value();
+    return time;
   }
-  if (algorithm == "double_tree" && index > 0) {  // between servers, with all of their cards
-    return {std::string(algorithm), ranks, bytes,
-            double_tree_all_reduce(index, ranks, 1, size, machine).value()};
+  // Between servers, with all of their cards.
+  if (collective == Collective::all_reduce && algorithm == "double_tree" && index > 0) {
+    time.seconds = double_tree_all_reduce(index, ranks, 1, size, machine).value();
+    return time;
   }
-  const auto& found = collectives::algorithm_named(Collective::all_reduce, std::string(algorithm));
-  const CostParameters costs = algorithm == "ring"
+  const auto& found = collectives::algorithm_named(collective, time.algorithm);
+  const ClosedForm* const form = form_of(collective, algorithm);
+  const CostParameters costs = form != nullptr && form->is_ring
                                    ? costs_on(machine.level_of_ring(index, ranks, 1))
                                    : costs_on(machine.levels[index]);
-  const bool walked = ranks <= most_ranks_walked;
-  const double seconds =
-      walked ? collectives::cost_of(found, static_cast<int>(ranks), bytes, costs).seconds
-             : all_reduce_closed_form(algorithm, ranks, size, costs).value();
-  return {std::string(found.name), ranks, bytes, seconds, walked};
+  time.algorithm = found.name;
+  time.walked = ranks <= most_ranks_walked && (form == nullptr || !form->is_sliced);
+  time.seconds = time.walked
+                     ? collectives::cost_of(found, static_cast<int>(ranks), bytes, costs).seconds
+                     : closed_form(collective, algorithm, ranks, size, costs).value();
+  return time;
 }
 
 }  // namespace ringside::planning

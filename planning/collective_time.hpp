@@ -1,12 +1,15 @@
-// CollectiveTime: how long an all-reduce takes on a machine that is not here.
+// CollectiveTime: how long a collective takes on a machine that is not here.
 //
 // Up to 64 ranks the schedules of all ranks are walked (collectives/selection/cost_model.hpp).
 // Beyond, a closed form is computed. Where both apply they agree (tests/planning/).
 //
 // All messages cost what they cost on the innermost network that holds all ranks. Each rank has a
-// card of its own in each direction, and the network has no contention. A ring over several servers
-// has a channel for each rank of a server, so all their cards carry it (Machine::level_of_ring).
-// Other algorithms exchange with one partner at a time, over one card.
+// card of its own in each direction, and the network has no contention. A ring or a chain over
+// several servers has a channel for each rank of a server, so all their cards carry it
+// (Machine::level_of_ring). Other algorithms exchange with one partner at a time, over one card.
+//
+// A chain of a broadcast passes on small slices, so its hops overlap, as those of NCCL's broadcast
+// do. The time of the first slice is taken to be that of its hops.
 //
 // Over several servers there is also the "double_tree": two binary trees, each for half of the
 // buffer, in which every server is inside of one and a leaf of the other. It sends what a ring
@@ -23,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/selection/bus_bandwidth.hpp"
 #include "collectives/selection/cost_model.hpp"
 #include "planning/machine.hpp"
 #include "planning/quantity.hpp"
@@ -32,13 +36,15 @@ namespace ringside::planning {
 // alpha and beta of a level. Additions are free: a device adds what has arrived while more arrives.
 collectives::CostParameters costs_on(const Level& level);
 
-// The all-reduce algorithms with a closed form.
-std::vector<std::string> closed_form_names();
+// The collectives of which some algorithms have a closed form, and these algorithms.
+std::vector<std::string> simulated_collectives();
+std::vector<std::string> closed_form_names(collectives::Collective collective);
 
-// Seconds of an all-reduce of `bytes` bytes on n ranks, in closed form. The costs must have no
-// slices and no shared cores, and overhead = alpha. Throws Error for an algorithm without a form.
-Term all_reduce_closed_form(std::string_view algorithm, std::int64_t ranks, double bytes,
-                            const collectives::CostParameters& costs);
+// Seconds of a collective of a whole buffer of `bytes` bytes on n ranks, in closed form. The costs
+// must have no slices and no shared cores, and overhead = alpha. Throws Error for an algorithm
+// without a form.
+Term closed_form(collectives::Collective collective, std::string_view algorithm, std::int64_t ranks,
+                 double bytes, const collectives::CostParameters& costs);
 
 // Seconds of an all-reduce that the switches of a level compute. The level must have an
 // in_network_efficiency.
@@ -56,24 +62,28 @@ double collective_seconds(collectives::Collective collective, std::size_t index,
                           std::int64_t stride, double bytes, const Machine& machine);
 
 struct CollectiveTime {
+  collectives::Collective collective = collectives::Collective::all_reduce;
   std::string algorithm;
   std::int64_t ranks = 0;
   std::uint64_t bytes = 0;
   double seconds = 0;
   bool walked = false;  // or computed in closed form
-  // Bytes of the buffer per second; and times 2 (n-1)/n, which compares with a link (nccl-tests).
+  // Bytes of the buffer per second; and of each link of a ring (collectives/selection/
+  // bus_bandwidth.hpp).
   double algbw() const { return static_cast<double>(bytes) / seconds; }
   double busbw() const {
-    return algbw() * 2 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+    return collectives::bus_bandwidth(collective, static_cast<double>(bytes),
+                                      static_cast<double>(ranks), seconds);
   }
 };
 
 inline constexpr std::int64_t most_ranks_walked = 64;
 
-// `algorithm` is one of the catalogue's, a file's, or "in_network". Throws Error if there is no
-// such algorithm, no closed form for so many ranks, the machine has fewer devices, or its switches
-// do not add up. Between servers "double_tree" has a closed form.
-CollectiveTime all_reduce_time(std::string_view algorithm, std::int64_t ranks, std::uint64_t bytes,
-                               const Machine& machine);
+// `algorithm` is one of the catalogue's, a file's, or of an all-reduce "in_network". `bytes` is the
+// whole buffer: in an all_gather and a reduce_scatter that of all ranks together. Throws Error if
+// there is no such algorithm, no closed form for so many ranks, the machine has fewer devices, or
+// its switches do not add up. Between servers the "double_tree" of an all-reduce has a closed form.
+CollectiveTime collective_time(collectives::Collective collective, std::string_view algorithm,
+                               std::int64_t ranks, std::uint64_t bytes, const Machine& machine);
 
 }  // namespace ringside::planning

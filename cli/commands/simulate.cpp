@@ -1,6 +1,7 @@
 // `ringside simulate`: how long a step of a plan, or a collective, takes on a machine that is not
 // here.
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <vector>
@@ -108,21 +109,27 @@ void simulate_plan(const SimulateArguments& args) {
 }
 
 void simulate_collective(const SimulateArguments& args) {
-  if (args.collective != "all_reduce")
-    throw UsageError(
-        fmt::format("there is no simulation of '{}' yet: choose all_reduce", args.collective));
+  const std::vector<std::string> known = planning::simulated_collectives();
+  if (std::ranges::find(known, args.collective) == known.end())
+    throw UsageError(fmt::format("there is no simulation of '{}': choose one of {}",
+                                 args.collective, fmt::join(known, ", ")));
+  const collectives::Collective collective = collectives::collective_named(args.collective);
+  const bool adds = collective == collectives::Collective::all_reduce;
   const Machine machine = planning::find_machine(args.topology);
-  Report report{"All-reduce on " + machine.name, {{"machine", sources_text(machine)}}, {}};
+  Report report{fmt::format("{} on {}", args.collective, machine.name),
+                {{"machine", sources_text(machine)}},
+                {}};
   Json json = Json::array();
   std::string text;
   for (const std::int64_t ranks : args.ranks) {
     std::vector<std::string> algorithms = args.algorithms;
     if (algorithms.empty()) {
-      algorithms = planning::closed_form_names();
-      if (machine.level_index_for(ranks) > 0) algorithms.emplace_back("double_tree");
-      if (machine.level_for(ranks).in_network_efficiency > 0) algorithms.emplace_back("in_network");
+      algorithms = planning::closed_form_names(collective);
+      if (adds && machine.level_index_for(ranks) > 0) algorithms.emplace_back("double_tree");
+      if (adds && machine.level_for(ranks).in_network_efficiency > 0)
+        algorithms.emplace_back("in_network");
     }
-    const auto times = collective_times(algorithms, args.bytes, ranks, machine);
+    const auto times = collective_times(collective, algorithms, args.bytes, ranks, machine);
     text += fmt::format("{}{}", text.empty() ? "" : "\n", collective_table(times, machine));
     for (const Json& row : collective_json(times, machine)) json.push_back(row);
     report.figures.push_back(collective_figure(times, machine));
@@ -166,8 +173,10 @@ void add_collective_options(CLI::App& command, SimulateArguments& args) {
   option("--algorithm NAME,...", args.algorithms,
          fmt::format(
              "Of a collective: algorithms, or files of some; beyond {} ranks only those of the "
-             "default [{}, double_tree over several servers, and in_network where switches add up]",
-             planning::most_ranks_walked, fmt::join(planning::closed_form_names(), ",")));
+             "default [those with a closed form: of all_reduce {}, double_tree over several "
+             "servers, and in_network where switches add up]",
+             planning::most_ranks_walked,
+             fmt::join(planning::closed_form_names(collectives::Collective::all_reduce), ",")));
   option("--bytes SIZE,...", args.bytes, "Of a collective: sizes of the buffer [1KB to 1GB]");
 }
 
@@ -179,7 +188,9 @@ void add_simulate_command(CLI::App& app) {
       "Predict the time of a step, or of a collective, on a machine that is not here",
       simulate_as_asked);
   SimulateArguments& args = *option.args;
-  option("collective NAME", args.collective, "all_reduce; or else give --model");
+  option(
+      "collective NAME", args.collective,
+      fmt::format("{}; or else give --model", fmt::join(planning::simulated_collectives(), ", ")));
   option("--topology MACHINE", args.topology, "Device and network: a name or a JSON file [h100]");
   args.plan.add_to(option.command());
   add_straggler_options(option.command(), args);

@@ -131,7 +131,9 @@ TEST_CASE("oversubscription costs only as much as is sent at the same time") {
 TEST_CASE("8 x H100: 450 GB/s line rate, 370 by a ring, 480 with in-network reduction") {
   constexpr std::uint64_t large = 8'000'000'000;
   const auto busbw = [](const char* algorithm, const Machine& machine) {
-    return all_reduce_time(algorithm, 8, large, machine).busbw() / 1e9;
+    return collective_time(collectives::Collective::all_reduce, algorithm, 8, large, machine)
+               .busbw() /
+           1e9;
   };
   Machine line_rate = find_machine("h100");
   line_rate.levels[0].efficiency = 1;

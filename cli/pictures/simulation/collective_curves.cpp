@@ -22,7 +22,8 @@ const CollectiveTime& fastest_of(const std::vector<CollectiveTime>& row) {
 
 }  // namespace
 
-CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
+CollectiveTimes collective_times(collectives::Collective collective,
+                                 const std::vector<std::string>& algorithms,
                                  const std::vector<std::string>& sizes, std::int64_t ranks,
                                  const Machine& machine) {
   CollectiveTimes all;
@@ -31,7 +32,8 @@ CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
     require(number > 0, "--bytes {}: at least one byte is needed", bytes);
     all.emplace_back();
     for (const std::string& algorithm : algorithms)
-      all.back().push_back(planning::all_reduce_time(algorithm, ranks, number, machine));
+      all.back().push_back(
+          planning::collective_time(collective, algorithm, ranks, number, machine));
   }
   return all;
 }
@@ -49,18 +51,18 @@ std::string collective_table(const CollectiveTimes& times, const Machine& machin
                       (&time == &best ? '*' : ' '));
     cells.push_back(table_number(best.busbw() / 1e9));
   }
-  return fmt::format(
-      "all_reduce on {} of {}, over {}; times from {}\n{}", counted(first.ranks, "rank"),
-      machine.name, machine.level_for(first.ranks).name,
-      first.ranks <= planning::most_ranks_walked ? "the walked schedules" : "the closed forms",
-      table.text());
+  const bool walked = std::ranges::any_of(times.front(), &CollectiveTime::walked);
+  return fmt::format("{} on {} of {}, over {}; times from {}\n{}", name_of(first.collective),
+                     counted(first.ranks, "rank"), machine.name,
+                     machine.level_for(first.ranks).name,
+                     walked ? "the walked schedules" : "the closed forms", table.text());
 }
 
 Json collective_json(const CollectiveTimes& times, const Machine& machine) {
   Json all = Json::array();
   for (const auto& row : times)
     for (const CollectiveTime& time : row)
-      all.push_back({{"collective", "all_reduce"},
+      all.push_back({{"collective", name_of(time.collective)},
                      {"machine", machine.name},
                      {"algorithm", time.algorithm},
                      {"ranks", time.ranks},

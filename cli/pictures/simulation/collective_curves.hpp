@@ -1,4 +1,4 @@
-// The times of all-reduces on a machine that is not here: as a table, as JSON, and as curves.
+// The times of a collective on a machine that is not here: as a table, as JSON, and as curves.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace ringside::cli {
 using CollectiveTimes = std::vector<std::vector<planning::CollectiveTime>>;
 
 // `sizes` are texts such as "64KB". Throws Error for an unknown algorithm or a wrong size.
-CollectiveTimes collective_times(const std::vector<std::string>& algorithms,
+CollectiveTimes collective_times(collectives::Collective collective,
+                                 const std::vector<std::string>& algorithms,
                                  const std::vector<std::string>& sizes, std::int64_t ranks,
                                  const planning::Machine& machine);
 

@@ -275,6 +275,27 @@ TEST_CASE("a file that is no trace gets a sentence with its place") {
                  "cannot read none.json: does the file exist, and may you read it?"));
 }
 
+TEST_CASE("every collective has a table and figures of its own") {
+  const TemporaryDirectory directory;
+  const std::string figures = (directory.path() / "figures.json").string();
+  for (const char* collective :
+       {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"}) {
+    CAPTURE(collective);
+    for (const char* ranks : {"3", "16", "2048"}) {
+      CAPTURE(ranks);
+      const Outcome outcome = simulate({collective, "-n", ranks, "--json", figures});
+      CHECK(outcome.err == "");
+      CHECK(outcome.exit_code == 0);
+      CHECK(contains(outcome.out, fmt::format("{} on {} ranks of h100", collective, ranks)));
+      for (const auto& row : nlohmann::json::parse(read_file(figures))) {
+        CHECK(row["collective"] == collective);
+        CHECK(row["time_us"].get<double>() > 0);
+        CHECK(row["busbw_gbps"].get<double>() < 370);
+      }
+    }
+  }
+}
+
 TEST_CASE("what cannot be simulated gets one sentence") {
   const auto error_of = [](const std::vector<std::string>& arguments) {
     const Outcome outcome = simulate(arguments);
@@ -282,7 +303,9 @@ TEST_CASE("what cannot be simulated gets one sentence") {
     CHECK(outcome.out == "");
     return outcome.err;
   };
-  CHECK(contains(error_of({"broadcast"}), "there is no simulation of 'broadcast' yet"));
+  CHECK(contains(error_of({"gather"}),
+                 "there is no simulation of 'gather': choose one of all_reduce, all_gather, "
+                 "reduce_scatter, all_to_all, broadcast"));
   CHECK(contains(error_of({"all_reduce", "--algorithm", "rung"}),
                  "there is no algorithm named 'rung' for all_reduce"));
   CHECK(contains(error_of({"all_reduce", "-n", "100000"}),
