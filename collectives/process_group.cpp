@@ -74,7 +74,7 @@ struct ProcessGroup::State {
               .label = label,
               .unequal = unequal};
     if (collective == Collective::point_to_point) return call;
-    call.algorithm = number_of(algorithms.choose(collective, count, data.type, size()));
+    call.algorithm = number_of(algorithms.choose(collective, count, data.type, size(), unequal));
     made.add(made.last() + 1, call);
     return call;
   }

@@ -16,6 +16,7 @@
 #include "collectives/algorithms/doubling/halving_doubling.hpp"
 #include "collectives/algorithms/doubling/pat.hpp"
 #include "collectives/algorithms/doubling/recursive_doubling.hpp"
+#include "collectives/algorithms/hierarchical/all_to_all.hpp"
 #include "collectives/algorithms/hierarchical/hierarchical.hpp"
 #include "collectives/algorithms/ring/chain.hpp"
 #include "collectives/algorithms/ring/ring.hpp"
@@ -35,6 +36,10 @@ static Schedule rootless(int size, int rank, int /*root*/) {
 static Schedule hierarchical_all_reduce(int size, int rank) {
   return hierarchical_all_reduce_of(size, rank, square_grid(size), ring_reduce_scatter,
                                     ring_all_reduce, ring_all_gather);
+}
+
+static Schedule hierarchical_all_to_all(int size, int rank) {
+  return hierarchical_all_to_all_of(size, rank, square_grid(size));
 }
 
 const std::vector<Algorithm>& all_algorithms() {
@@ -73,6 +78,8 @@ const std::vector<Algorithm>& all_algorithms() {
       {scatter, "linear", linear_scatter},
       {scatter, "binomial", binomial_scatter},
       {all_to_all, "pairwise", rootless<pairwise_all_to_all>},
+      {all_to_all, "bruck", rootless<bruck_all_to_all>},
+      {all_to_all, "hierarchical", rootless<hierarchical_all_to_all>},
       {barrier, "dissemination", rootless<dissemination_barrier>},
   };
   return algorithms;

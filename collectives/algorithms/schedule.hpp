@@ -27,39 +27,41 @@ constexpr int wrap(int n, int size) {
 
 // Chunks first, first+1, ..., first+count-1. A message of 0 chunks has no payload, as in a barrier.
 //
-// With a `modulus` the range is CIRCULAR: its chunks are first, first+stride, first+2 stride, ...
-// modulo the modulus, so that one message can take chunks that do not lie side by side. In
-// memory such a range is some PIECES, ranges that are not circular:
+// With a `modulus` the range is CIRCULAR, so that one message can take chunks that do not lie side
+// by side: RUNS of `run` chunks begin at first, first+stride, first+2 stride, ... modulo the
+// modulus. In memory such a range is some PIECES, ranges that are not circular:
 //
 //     circular(6, 4, 1, 8)       chunks 6, 7, 0, 1      pieces 6-7 and 0-1
 //     circular(1, 3, 4, 9)       chunks 1, 5, 0         pieces 1, 5 and 0
+//     circular(1, 4, 4, 8, 2)    chunks 1, 2, 5, 6      pieces 1, 2, 5 and 6
 struct ChunkRange {
   int first = 0;
   int count = 1;
   int stride = 1;
   int modulus = 0;  // 0: not circular
+  int run = 1;
   bool operator==(const ChunkRange&) const = default;
 
   // The chunk number `i` of the range.
   constexpr int at(int i) const {
-    return modulus == 0 ? first + i : wrap(first + i * stride, modulus);
+    return modulus == 0 ? first + i : wrap(first + i / run * stride + i % run, modulus);
   }
   constexpr int pieces() const { return modulus == 0 ? 1 : stride == 1 ? 2 : count; }
   constexpr ChunkRange piece(int i) const {
     if (modulus == 0) return {first, count};
     if (stride != 1) return {at(i), 1};
-    const int before_the_end = modulus - first;
+    const int before_the_end = first + count <= modulus ? count : modulus - first;
     return i == 0 ? ChunkRange{first, before_the_end} : ChunkRange{0, count - before_the_end};
   }
 };
 
 // The circular range of `count` chunks from `first` on, which may lie outside of 0 .. modulus-1.
 // Chunks that lie side by side become an ordinary range, in ascending order.
-constexpr ChunkRange circular(int first, int count, int stride, int modulus) {
+constexpr ChunkRange circular(int first, int count, int stride, int modulus, int run = 1) {
   if (stride == -1) return circular(first - count + 1, count, 1, modulus);
   const int begin = wrap(first, modulus);
   if (count <= 1 || (stride == 1 && begin + count <= modulus)) return {begin, count};
-  return {begin, count, stride, modulus};
+  return {begin, count, stride, modulus, run};
 }
 
 constexpr bool contains(ChunkRange range, int chunk) {
@@ -75,14 +77,14 @@ enum class Action { overwrite, add };
 struct Send {
   int to;
   ChunkRange chunks;           // as the receiver names them
-  std::optional<int> input{};  // send the rank's original input, from this chunk on; none: send
-                               // what the rank holds now
+  std::optional<int> input{};  // send the rank's original input, from this chunk on
+  std::optional<int> held{};   // send what the rank holds now, from this chunk on, not chunks.first
   bool operator==(const Send&) const = default;
 
   // The chunks as the sender names them.
   constexpr ChunkRange taken() const {
     ChunkRange range = chunks;
-    range.first = input.value_or(chunks.first);
+    range.first = input ? *input : held.value_or(chunks.first);
     return range;
   }
 };

@@ -26,7 +26,7 @@ std::vector<Schedule> pack_messages(int size, int chunks, const std::vector<Mess
     steps = std::max(steps, static_cast<std::size_t>(step) + 1);
     sender.resize(std::max(sender.size(), static_cast<std::size_t>(step) + 1));
     receiver.resize(std::max(receiver.size(), static_cast<std::size_t>(step) + 1));
-    sender[step].send = Send{message.to, message.chunks, message.input};
+    sender[step].send = Send{message.to, message.chunks, message.input, {}};
     receiver[step].receive = Receive{message.from, message.chunks, message.action};
     for (int c = message.chunks.first; c < message.chunks.first + message.chunks.count; ++c) {
       if (!message.input) sent[message.from][c] = std::max(sent[message.from][c], step);

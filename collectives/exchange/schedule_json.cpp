@@ -15,8 +15,10 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* send_keys = R"("to", "first", "count" and perhaps "stride" and "input")";
-constexpr const char* receive_keys = R"("from", "first", "count", "action" and perhaps "stride")";
+constexpr const char* send_keys =
+    R"("to", "first", "count" and perhaps "stride", "run", "input" and "held")";
+constexpr const char* receive_keys =
+    R"("from", "first", "count", "action" and perhaps "stride" and "run")";
 
 // Throws Error unless `object` has only these keys. A key that is misspelt would not be noticed.
 void require_keys(const json& object, std::initializer_list<std::string_view> keys,
@@ -43,13 +45,16 @@ ChunkRange chunks_from(const json& message, int chunks, const char* expected) {
   if (!message.contains("stride")) return {first, count};
   ringside::require(chunks > 0, "chunks with a stride need a buffer that has chunks: {}",
                     message.dump());
-  return circular(first, count, integer(message, "stride", expected), chunks);
+  const int run = message.contains("run") ? integer(message, "run", expected) : 1;
+  ringside::require(run > 0, "a run has at least 1 chunk: {}", message.dump());
+  return circular(first, count, integer(message, "stride", expected), chunks, run);
 }
 
 void add_chunks(json& message, ChunkRange chunks) {
   message["first"] = chunks.first;
   message["count"] = chunks.count;
   if (chunks.modulus > 0) message["stride"] = chunks.stride;
+  if (chunks.run != 1) message["run"] = chunks.run;
 }
 
 Step step_from(const json& each, int chunks) {
@@ -57,14 +62,15 @@ Step step_from(const json& each, int chunks) {
   Step step;
   if (each.contains("send")) {
     const json& send = each["send"];
-    require_keys(send, {"to", "first", "count", "stride", "input"}, send_keys);
+    require_keys(send, {"to", "first", "count", "stride", "run", "input", "held"}, send_keys);
     step.send.emplace(
-        Send{integer(send, "to", send_keys), chunks_from(send, chunks, send_keys), {}});
+        Send{integer(send, "to", send_keys), chunks_from(send, chunks, send_keys), {}, {}});
     if (send.contains("input")) step.send->input = integer(send, "input", send_keys);
+    if (send.contains("held")) step.send->held = integer(send, "held", send_keys);
   }
   if (each.contains("receive")) {
     const json& receive = each["receive"];
-    require_keys(receive, {"from", "first", "count", "stride", "action"}, receive_keys);
+    require_keys(receive, {"from", "first", "count", "stride", "run", "action"}, receive_keys);
     const json action = receive.value("action", json());
     ringside::require(action == "add" || action == "overwrite",
                       "the action of {} must be \"add\" or \"overwrite\"", receive.dump());
@@ -85,6 +91,7 @@ void nlohmann::adl_serializer<Schedule>::to_json(json& object, const Schedule& s
       each["send"] = {{"to", send->to}};
       add_chunks(each["send"], send->chunks);
       if (send->input) each["send"]["input"] = *send->input;
+      if (send->held) each["send"]["held"] = *send->held;
     }
     if (receive) {
       each["receive"] = {{"from", receive->from},

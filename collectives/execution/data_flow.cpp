@@ -17,12 +17,12 @@ void locate_data(DataFlow& flow, const Schedule& schedule, bool in_place) {
     return received(range) > 0 && received(range) < range.count;
   };
   for (const auto& [send, receive] : schedule.steps) {
-    flow.from_input.push_back(send && (send->input || received(send->chunks) == 0));
+    flow.from_input.push_back(send && (send->input || received(send->taken()) == 0));
     flow.first_touch.push_back(receive && received(receive->chunks) == 0);
     if (send) {
       flow.single_chunks = flow.single_chunks && send->chunks.count <= 1;
       if (send->input && in_place && received(send->taken()) > 0) flow.keeps_input = true;
-      if (!send->input && mixed(send->chunks)) flow.starts_in_output = true;
+      if (!send->input && mixed(send->taken())) flow.starts_in_output = true;
     }
     if (receive) {
       flow.single_chunks = flow.single_chunks && receive->chunks.count <= 1;
@@ -79,8 +79,9 @@ DataFlow data_flow(const Schedule& schedule, bool in_place) {
     const auto& [send, receive] = steps[s];
     if (send && !send->input) {
       // An empty message must follow all of its sender's earlier receives: a barrier counts on it.
-      const int d = send->chunks.count == 0 ? received.of_all() : received.of(send->chunks);
-      if (d != DataFlow::none) flow.send_needs[s] = {d, steps[d].receive->chunks == send->chunks};
+      const ChunkRange taken = send->taken();
+      const int d = taken.count == 0 ? received.of_all() : received.of(taken);
+      if (d != DataFlow::none) flow.send_needs[s] = {d, steps[d].receive->chunks == taken};
     }
     if (const ChunkRange source = reads(flow, schedule, in_place, s); source.count > 0)
       read.touch(source, s);

@@ -56,22 +56,33 @@ struct Slicing {
     segments = task.schedule.steps.empty() ? 0 : (longest + segment_slices - 1) / segment_slices;
   }
 
-  // A slice lies side by side in memory, so each piece of a range has slices of its own.
   int slices_of(const Task::Extent& extent) const {
-    const auto& [chunks, range] = extent;
-    int slices = 0;
-    for (int i = 0; i < range.pieces(); ++i) slices += slices_of_piece(chunks, range.piece(i));
-    return slices;
+    const std::size_t slices = (extent.elements() + slice_elements - 1) / slice_elements;
+    return std::max<int>(1, static_cast<int>(slices));
   }
   std::size_t bytes_of(const Task::Extent& extent, int slice) const {
-    const Place place = place_of(extent, slice);
-    return std::min(slice_elements, extent.chunks.size(place.piece) - place.begin) * element;
+    return std::min(slice_elements, extent.elements() - slice * slice_elements) * element;
   }
-  // In bytes, from the beginning of a buffer that holds the chunks of `within`.
-  std::size_t offset_of(const Task::Extent& extent, int slice, ChunkRange within) const {
-    const Place place = place_of(extent, slice);
-    const Chunks& chunks = extent.chunks;
-    return (chunks.begin(place.piece) - chunks.begin(within) + place.begin) * element;
+  // Where a slice lies in a buffer that holds the chunks of `within`: a part in each piece of its
+  // range that it spans.
+  template <class Byte>
+  void find_parts(const Task::Extent& extent, int slice, Byte* buffer, ChunkRange within,
+                  std::vector<std::span<Byte>>& parts) const {
+    parts.clear();
+    const auto& [chunks, range] = extent;
+    std::size_t skipped = slice * slice_elements, wanted = bytes_of(extent, slice) / element;
+    for (int i = 0; i < range.pieces() && wanted > 0; ++i) {
+      const ChunkRange piece = range.piece(i);
+      const std::size_t length = chunks.size(piece), taken = std::min(length, skipped + wanted);
+      if (taken > skipped) {
+        const std::size_t begin = chunks.begin(piece) - chunks.begin(within) + skipped;
+        parts.emplace_back(buffer + begin * element, (taken - skipped) * element);
+        wanted -= taken - skipped;
+        skipped = 0;
+      } else {
+        skipped -= length;
+      }
+    }
   }
   // Scratch memory has room for one segment of every chunk.
   std::size_t scratch_offset_of(ChunkRange range, int slice) const {
@@ -86,24 +97,6 @@ struct Slicing {
   std::size_t slice_elements;
   int segment_slices;
   int segments;
-
- private:
-  struct Place {
-    ChunkRange piece;
-    std::size_t begin;  // the first element, counted from that of the piece
-  };
-
-  int slices_of_piece(const Chunks& chunks, ChunkRange piece) const {
-    const std::size_t slices = (chunks.size(piece) + slice_elements - 1) / slice_elements;
-    return std::max<int>(1, static_cast<int>(slices));
-  }
-  Place place_of(const Task::Extent& extent, int slice) const {
-    const auto& [chunks, range] = extent;
-    int i = 0;
-    for (; i + 1 < range.pieces() && slice >= slices_of_piece(chunks, range.piece(i)); ++i)
-      slice -= slices_of_piece(chunks, range.piece(i));
-    return {range.piece(i), slice * slice_elements};
-  }
 };
 
 // The data path of one call, from its first slice to its last.
@@ -118,7 +111,8 @@ class Pipeline {
         slicing_(slicing),
         scratch_(scratch),
         header_(header),
-        end_{slicing.segments, 0, 0} {
+        end_{slicing.segments, 0, 0},
+        packed_(static_cast<std::size_t>(transport.window()) + 1) {
     to_send_ = sent_ = seek({}, true);
     to_receive_ = seek({}, false);
   }
@@ -155,16 +149,20 @@ class Pipeline {
  private:
   void post_send() {
     const Send& send = *step(to_send_).send;
-    transport_.post_send(send.to, header(to_send_, task_.extent(send)), payload_of(to_send_));
+    std::vector<std::byte>& room = packed_[posted_++ % (packed_.size() - 1)];
+    transport_.post_send(send.to, header(to_send_, task_.extent(send)), payload_of(to_send_, room));
     to_send_ = after(to_send_, true);
   }
 
   void post_receive() {
     const Receive& receive = *step(to_receive_).receive;
-    const std::size_t bytes = slicing_.bytes_of(task_.extent(receive), to_receive_.slice);
-    direct_ = receive.action == Action::overwrite && may_apply(to_receive_) && bytes > 0;
     std::span<std::byte> into;
-    if (direct_) into = {in_result(receive.chunks, to_receive_.slice), bytes};
+    direct_ = false;
+    if (receive.action == Action::overwrite && may_apply(to_receive_)) {
+      const auto& parts = in_result(receive.chunks, to_receive_.slice);
+      direct_ = parts.size() == 1;
+      if (direct_) into = parts[0];
+    }
     transport_.post_receive(receive.from, header(to_receive_, task_.extent(receive)), into);
     receive_posted_ = true;
   }
@@ -172,7 +170,7 @@ class Pipeline {
   // A rank sends to itself without the transport.
   void apply_own_slices() {
     while (from_itself(to_receive_) && may_apply(to_receive_)) {
-      apply(payload_of(to_receive_));
+      apply(payload_of(to_receive_, packed_.back()));
       to_receive_ = after(to_receive_, false);
     }
   }
@@ -187,15 +185,20 @@ class Pipeline {
   void apply(std::span<const std::byte> payload) {
     if (payload.empty()) return;
     const Receive& receive = *step(to_receive_).receive;
-    std::byte* into = in_result(receive.chunks, to_receive_.slice);
-    if (receive.action == Action::overwrite) {
-      std::memcpy(into, payload.data(), payload.size());
-      return;
+    const auto& into = in_result(receive.chunks, to_receive_.slice);
+    const bool adds = receive.action == Action::add,
+               first = adds && flow_.first_touch[to_receive_.step];
+    if (first) in_input(receive.chunks, to_receive_.slice);
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      const std::span<std::byte> part = into[i];
+      if (adds)
+        combine(task_.call.type, task_.call.reduce, part.data(),
+                first ? input_parts_[i].data() : part.data(), payload.data(),
+                part.size() / slicing_.element);
+      else
+        std::memcpy(part.data(), payload.data(), part.size());
+      payload = payload.subspan(part.size());
     }
-    const bool first = flow_.first_touch[to_receive_.step];
-    const std::byte* ours = first ? in_input(receive.chunks, to_receive_.slice) : into;
-    combine(task_.call.type, task_.call.reduce, into, ours, payload.data(),
-            payload.size() / slicing_.element);
   }
 
   bool may_send(const Cursor& at) const {
@@ -236,25 +239,40 @@ class Pipeline {
     return header;
   }
 
-  // Where a slice lies.
+  // Where a slice lies. The result is good until the next call.
   bool kept(ChunkRange range) const { return contains(buffers_.kept, range.first); }
-  const std::byte* in_input(ChunkRange range, int slice) const {
-    return buffers_.input + slicing_.offset_of({task_.input_chunks, range}, slice, buffers_.given);
+  const std::vector<std::span<const std::byte>>& in_input(ChunkRange range, int slice) {
+    slicing_.find_parts({task_.input_chunks, range}, slice, buffers_.input, buffers_.given,
+                        input_parts_);
+    return input_parts_;
   }
 
   // In the output, or in scratch memory where the chunk only passes through this rank.
-  std::byte* in_result(ChunkRange range, int slice) const {
-    if (kept(range))
-      return buffers_.output + slicing_.offset_of({task_.chunks, range}, slice, buffers_.kept);
-    return scratch_ + slicing_.scratch_offset_of(range, slice);
+  const std::vector<std::span<std::byte>>& in_result(ChunkRange range, int slice) {
+    const Task::Extent extent{task_.chunks, range};
+    if (kept(range)) {
+      slicing_.find_parts(extent, slice, buffers_.output, buffers_.kept, result_parts_);
+    } else {
+      result_parts_.assign(1, {scratch_ + slicing_.scratch_offset_of(range, slice),
+                               slicing_.bytes_of(extent, slice)});
+    }
+    return result_parts_;
   }
 
-  std::span<const std::byte> payload_of(const Cursor& at) const {
-    const Send& send = *step(at).send;
-    const ChunkRange source = send.taken();
+  std::span<const std::byte> payload_of(const Cursor& at, std::vector<std::byte>& room) {
+    const ChunkRange source = step(at).send->taken();
     if (source.count == 0) return {};
-    return {flow_.from_input[at.step] ? in_input(source, at.slice) : in_result(source, at.slice),
-            slicing_.bytes_of(task_.extent(send), at.slice)};
+    return flow_.from_input[at.step] ? joined(in_input(source, at.slice), room)
+                                     : joined(in_result(source, at.slice), room);
+  }
+
+  // A message is side by side in memory: several parts are copied to `room`.
+  template <class Parts>
+  static std::span<const std::byte> joined(const Parts& parts, std::vector<std::byte>& room) {
+    if (parts.size() == 1) return parts[0];
+    room.clear();
+    for (const auto& part : parts) room.insert(room.end(), part.begin(), part.end());
+    return room;
   }
 
   // The first slice at or after `at` that this rank sends (or receives).
@@ -292,6 +310,11 @@ class Pipeline {
   bool arrived_ = false;  // the slice to receive is in payload_, not yet applied
   std::span<const std::byte> payload_;
   std::vector<std::byte> buffered_;
+  std::vector<std::span<const std::byte>> input_parts_;
+  std::vector<std::span<std::byte>> result_parts_;
+  std::vector<std::vector<std::byte>> packed_;  // slices of several parts that are under way, and
+                                                // one from this rank to itself
+  std::size_t posted_ = 0;                      // sends so far
 };
 
 // Whether the chunks that are both given and kept lie at the same address in both buffers.

@@ -70,16 +70,13 @@ class SimpleExecutor final : public Executor {
     }
   }
 
-  // What a send carries: what this rank holds now, or its input as it was given. A circular range
-  // is packed, so that its pieces are side by side.
+  // A copy of what a send carries: what this rank holds now, or its input as it was given.
   std::span<const std::byte> outgoing(const Task& task, const Send& send) {
-    const ChunkRange taken = send.taken();
-    if (send.input) return input_bytes(task, taken);
-    if (taken.pieces() == 1) return held(task, taken);
     packed_.clear();
-    for (int i = 0; i < taken.pieces(); ++i) {
-      const auto piece = held(task, taken.piece(i));
-      packed_.insert(packed_.end(), piece.begin(), piece.end());
+    for (int i = 0; i < send.taken().pieces(); ++i) {
+      const ChunkRange piece = send.taken().piece(i);
+      const auto bytes = send.input ? input_bytes(task, piece) : held(task, piece);
+      packed_.insert(packed_.end(), bytes.begin(), bytes.end());
     }
     return packed_;
   }
@@ -108,7 +105,7 @@ class SimpleExecutor final : public Executor {
 
   std::vector<std::byte> workspace_;  // all chunks of the buffer
   std::vector<std::byte> incoming_;   // the message that arrived in this step
-  std::vector<std::byte> packed_;     // the message that leaves in this step, if it is circular
+  std::vector<std::byte> packed_;     // the message that leaves in this step
 };
 
 std::unique_ptr<Executor> make_simple_executor(Transport& transport) {

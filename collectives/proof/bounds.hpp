@@ -1,8 +1,8 @@
 // What an algorithm costs beside the least that any algorithm can cost, counted from its schedules.
 //
-// Three figures are counted: the steps; the bytes that the busiest rank sends or receives; and the
-// elements that the busiest rank adds. The last two are fractions of the buffer. No algorithm is
-// the best in all three for every collective, so there is more than one.
+// Three figures are counted: the steps in which a message travels; the bytes that the busiest rank
+// sends or receives; and the elements that the busiest rank adds. The last two are fractions of the
+// buffer. No algorithm is the best in all three for every collective, so there is more than one.
 //
 // Sources of the bounds: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication:
 // theory, practice, and experience", Concurrency and Computation 19 (2007), section 3 (steps,

@@ -20,7 +20,9 @@ std::string in_words(const ChunkRange& range) {
 }
 
 bool lies_within(ChunkRange range, int chunks) {
-  if (range.modulus != 0) return range.count >= 0 && range.modulus > 0 && range.modulus <= chunks;
+  if (range.modulus != 0)
+    return range.count >= 0 && range.run > 0 && range.modulus > 0 && range.modulus <= chunks &&
+           range.first >= 0 && range.first < range.modulus;
   return range.first >= 0 && range.count >= 0 && range.count <= chunks &&
          range.first <= chunks - range.count;
 }
@@ -53,7 +55,7 @@ std::string fault_of_send(const std::vector<Schedule>& schedules, int step, int 
   const int chunks = schedules[rank].chunks;
   const std::string fault = fault_of_end(rank, "sends", "to", send->to, send->chunks, size, chunks);
   if (!fault.empty()) return fault;
-  if (send->input && !lies_within(send->taken(), chunks))
+  if (!lies_within(send->taken(), chunks))
     return fmt::format("rank {} sends {} to rank {}, but the chunks are 0 to {}", rank,
                        in_words(*send), send->to, chunks - 1);
 
@@ -91,10 +93,10 @@ const Step& step_of(const std::vector<Schedule>& schedules, int step, int rank) 
 }
 
 std::string in_words(const Send& send) {
-  if (!send.input || send.chunks.count == 0) return in_words(send.chunks);
-  const std::string taken = in_words(send.taken()) + " of its input";
-  return *send.input == send.chunks.first ? taken
-                                          : fmt::format("{} as {}", taken, in_words(send.chunks));
+  const ChunkRange taken = send.taken();
+  const std::string whose = send.input && taken.count > 0 ? " of its input" : "";
+  return in_words(taken) + whose +
+         (taken == send.chunks ? "" : fmt::format(" as {}", in_words(send.chunks)));
 }
 
 std::vector<std::string> disagreements(const std::vector<Schedule>& schedules, int step) {

@@ -48,8 +48,7 @@ Findings faults_of_shape(Collective collective, const std::vector<Schedule>& sch
 std::string fault_of_landing(Collective collective, const std::vector<Schedule>& schedules,
                              int step, int rank) {
   const std::optional<Send>& send = schedules[rank].steps[step].send;
-  if (names_chunks(collective) || !send || !send->input || *send->input == send->chunks.first)
-    return "";
+  if (names_chunks(collective) || !send || send->taken() == send->chunks) return "";
   return fmt::format("step {}: rank {} sends {}, and only an all_to_all may do so", step, rank,
                      in_words(*send));
 }

@@ -43,10 +43,11 @@ void AlgorithmSelection::set_costs(const MachineCosts& costs) {
 }
 
 const Algorithm& AlgorithmSelection::choose(Collective collective, std::size_t count, DataType type,
-                                            int size) const {
+                                            int size, bool unequal) const {
   if (const auto forced = forced_.find(collective); forced != forced_.end())
     if (has_size(*forced->second, size)) return *forced->second;
-  if (!costs_ || size < 2) return find_algorithm(collective);
+  if (!costs_ || size < 2 || (unequal && collective == Collective::all_to_all))
+    return find_algorithm(collective);
   const Kind kind{collective, size,
                   static_cast<int>(std::bit_width(std::uint64_t{count} * size_of(type)))};
   const auto known = found_.find(kind);

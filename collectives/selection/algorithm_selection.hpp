@@ -41,8 +41,10 @@ class AlgorithmSelection {
   // otherwise the cheapest, or without costs the default of the catalogue. If several cost the same
   // within a few per cent, it is the first of them in the catalogue. All sizes between two powers
   // of two get the same algorithm: the first such call walks the schedules, later calls look up the
-  // result. One thread at a time.
-  const Algorithm& choose(Collective collective, std::size_t count, DataType type, int size) const;
+  // result. An all-to-all of `unequal` blocks gets the forced one or the default, which sends each
+  // block directly: no rank knows how long a block of others is. One thread at a time.
+  const Algorithm& choose(Collective collective, std::size_t count, DataType type, int size,
+                          bool unequal = false) const;
 
  private:
   struct Kind {

@@ -112,12 +112,9 @@ class Walk {
   // Counts messages as the executor sends them, also if the walk uses longer slices.
   void count(ChunkRange range, Sent& sent) const {
     const std::uint64_t slice = parameters_.slice_bytes;
-    for (int i = 0; i < range.pieces(); ++i) {
-      const std::uint64_t bytes = chunks_.size(range.piece(i)) * element_;
-      if (slice > 0) sent.messages += std::max<std::uint64_t>(1, (bytes + slice - 1) / slice);
-      sent.bytes += bytes;
-    }
-    if (slice == 0) sent.messages += 1;
+    const std::uint64_t bytes = chunks_.size(range) * element_;
+    sent.messages += slice > 0 ? std::max<std::uint64_t>(1, (bytes + slice - 1) / slice) : 1;
+    sent.bytes += bytes;
   }
 
   void add_slices(std::vector<Move>& moves, int step, int begin, int peer, ChunkRange range,
@@ -128,8 +125,7 @@ class Walk {
       Move move{.peer = peer, .entry = step * slices_ + slice};
       move.bytes = slice_ > 0 ? std::min(slice_, bytes - slice * slice_) : bytes;
       if (slice_ > 0)
-        move.messages = std::max(1.0, move.bytes / static_cast<double>(parameters_.slice_bytes)) +
-                        (slice == 0 ? range.pieces() - 1 : 0);  // each piece is a message at least
+        move.messages = std::max(1.0, move.bytes / static_cast<double>(parameters_.slice_bytes));
       move.adds = receiving && schedule.steps[step].receive->action == Action::add;
       if (need.step != DataFlow::none) {
         const Step& first = schedule.steps[need.step];

@@ -19,6 +19,8 @@ using namespace collectives;
 
 std::string range_text(ChunkRange range) {
   if (range.count == 0) return "";
+  if (range.pieces() > 3 && range.run > 1)
+    return fmt::format("{}..{}", range.at(0), range.at(range.count - 1));
   if (range.pieces() > 3)
     return fmt::format("{},{}..{}", range.at(0), range.at(1), range.at(range.count - 1));
   std::vector<std::string> pieces;
@@ -34,7 +36,7 @@ std::string range_text(ChunkRange range) {
 namespace {
 
 constexpr int label_width = 10;    // "  rank 12" and a space
-constexpr int message_width = 21;  // "   ─12-31─▶ rank 13"
+constexpr int message_width = 23;  // "   ─13,15..11─▶ rank 12"
 
 constexpr const char* green = "\033[1;32m";
 constexpr const char* yellow = "\033[1;33m";

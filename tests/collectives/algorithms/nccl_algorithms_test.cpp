@@ -195,6 +195,13 @@ TEST_CASE("a circular range names its chunks and its pieces") {
   CHECK_FALSE(contains(around, 2));
   CHECK(contains(apart, 5));
   CHECK_FALSE(contains(apart, 4));
+  const ChunkRange runs = circular(6, 5, 4, 8, 2);
+  CHECK(std::array{runs.at(0), runs.at(1), runs.at(2), runs.at(3), runs.at(4)} ==
+        std::array{6, 7, 2, 3, 6});
+  CHECK(runs.pieces() == 5);
+  CHECK(runs.piece(3) == ChunkRange{3, 1});
+  CHECK(contains(runs, 7));
+  CHECK_FALSE(contains(runs, 4));
   CHECK(circular(-2, 2, 1, 8) == ChunkRange{6, 2});
   CHECK(circular(3, 4, -1, 8) == ChunkRange{0, 4});
   CHECK(circular(9, 1, 5, 8) == ChunkRange{1});

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <bit>
 #include <map>
 #include <set>
 #include <string>
@@ -13,8 +15,10 @@
 #include "collectives/algorithms/direct/linear.hpp"
 #include "collectives/algorithms/direct/pairwise.hpp"
 #include "collectives/algorithms/doubling/barrier.hpp"
+#include "collectives/algorithms/doubling/bruck.hpp"
 #include "collectives/algorithms/doubling/halving_doubling.hpp"
 #include "collectives/algorithms/doubling/recursive_doubling.hpp"
+#include "collectives/algorithms/hierarchical/all_to_all.hpp"
 #include "collectives/algorithms/ring/chain.hpp"
 #include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/algorithms/tree/binomial.hpp"
@@ -23,14 +27,19 @@ namespace ringside::collectives {
 namespace {
 
 // A step in short: "3>1 2<3+" sends chunk 3 to rank 1, and receives chunk 2 from rank 3 and adds it
-// ("=" overwrites). "i0:3>1" sends chunk 0 of the input to rank 1 as chunk 3.
+// ("=" overwrites). "i0:3>1" sends chunk 0 of the input to rank 1 as chunk 3, "h0:3>1" what the
+// rank holds in chunk 0.
 std::string short_form(const Step& step) {
   std::string text;
   const auto chunks = [](ChunkRange range) {
-    return range.count == 1 ? fmt::to_string(range.first)
-                            : fmt::format("{}-{}", range.first, range.first + range.count - 1);
+    std::vector<int> names;
+    for (int i = 0; i < range.count; ++i) names.push_back(range.at(i));
+    return range.count <= 1 || range.modulus > 0
+               ? fmt::format("{}", fmt::join(names, ","))
+               : fmt::format("{}-{}", range.first, range.first + range.count - 1);
   };
   if (step.send && step.send->input) text += fmt::format("i{}:", *step.send->input);
+  if (step.send && step.send->held) text += fmt::format("h{}:", *step.send->held);
   if (step.send) text += fmt::format("{}>{}", chunks(step.send->chunks), step.send->to);
   if (step.send && step.receive) text += " ";
   if (step.receive) {
@@ -200,6 +209,43 @@ TEST_CASE("gather and scatter of three ranks, root 1, and the all-to-all") {
   CHECK(short_form(linear_scatter(3, 1, 1)) == Lines{"2>2", "0>0"});
   CHECK(short_form(pairwise_all_to_all(3, 0)) == Lines{"idle", "i1:0>1 1<1=", "i2:0>2 2<2="});
   CHECK(short_form(pairwise_all_to_all(3, 1)) == Lines{"i2:1>2 2<2=", "i0:1>0 0<0=", "idle"});
+}
+
+TEST_CASE("Bruck's all-to-all: own copies, then one message for each bit of the distance") {
+  CHECK(short_form(bruck_all_to_all(4, 0)) ==
+        Lines{"i3:1>0 1<0=", "i2:2>0 2<0=", "i1:3>0 3<0=", "h1:0,2>3 1,3<1=", "h2:0,1>2 2,3<2="});
+  for (int size = 1; size <= 64; ++size)
+    for (int rank = 0; rank < size; ++rank) {
+      const Schedule schedule = bruck_all_to_all(size, rank);
+      int messages = 0, blocks = 0, bits = 0;
+      for (const Step& step : schedule.steps) {
+        if (step.send->to == rank) continue;
+        ++messages;
+        blocks += step.send->chunks.count;
+      }
+      for (int e = 1; e < size; ++e) bits += std::popcount(static_cast<unsigned>(e));
+      REQUIRE(messages == log2_rounded_up(size));
+      REQUIRE(blocks == bits);  // a block goes once for each bit of its distance
+    }
+}
+
+TEST_CASE("the all-to-all in two levels: a message for each rank of the host, and for each host") {
+  CHECK(short_form(hierarchical_all_to_all_of(4, 0, 2)) ==
+        Lines{"idle", "i1:0,2>1 1,3<1=", "idle", "h2:0-1>2 2-3<2="});
+  for (const auto& [size, per_host] : {std::pair(6, 2), {6, 3}, {8, 2}, {8, 4}, {12, 3}, {16, 4}})
+    for (int rank = 0; rank < size; ++rank) {
+      std::map<bool, int> messages, blocks;  // [whether it leaves the host]
+      for (const Step& step : hierarchical_all_to_all_of(size, rank, per_host).steps) {
+        if (!step.send) continue;
+        const bool leaves = step.send->to / per_host != rank / per_host;
+        ++messages[leaves];
+        blocks[leaves] += step.send->chunks.count;
+      }
+      const int hosts = size / per_host;
+      REQUIRE(messages == std::map<bool, int>{{false, per_host - 1}, {true, hosts - 1}});
+      REQUIRE(blocks[true] == size - per_host);  // each once, as in a pairwise exchange
+      REQUIRE(blocks[false] == (per_host - 1) * hosts);
+    }
 }
 
 TEST_CASE("trees and barrier take ceil(log2(size)) steps, and a barrier has no payload") {

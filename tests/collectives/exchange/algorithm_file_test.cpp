@@ -73,7 +73,7 @@ std::vector<Schedule> two_way_all_gather(int size) {
 
 TEST_CASE("every algorithm of the catalogue is the same after a way through a file") {
   for (const Algorithm& algorithm : all_algorithms())
-    for (const int size : {2, 3, 4, 7}) {
+    for (const int size : {3, 4, 7}) {  // a program holds 128 files
       const int root = has_root(algorithm.collective) ? size - 1 : 0;
       CAPTURE(algorithm.title());
       CAPTURE(size);
@@ -113,7 +113,7 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
   other["schedules"][2]["steps"][1]["send"].erase("to");
   says(other,
        R"(rank 2, step 1: {"count":1,"first":0} has no integer 'to': expected "to", "first", )"
-       R"("count" and perhaps "stride" and "input")");
+       R"("count" and perhaps "stride", "run", "input" and "held")");
   other = ring;
   other["schedules"][1]["steps"][0]["recieve"] = 1;
   CHECK(contains(error_of(File("form.json", other)), "rank 1, step 0: 'recieve' is unknown in {"));
@@ -121,6 +121,10 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
   other["schedules"][0]["steps"][0]["receive"]["action"] = "plus";
   CHECK(contains(error_of(File("form.json", other)), "rank 0, step 0: the action of {"));
   CHECK(contains(error_of(File("form.json", other)), "must be \"add\" or \"overwrite\""));
+  other = ring;
+  other["schedules"][0]["steps"][0]["send"]["stride"] = 2;
+  other["schedules"][0]["steps"][0]["send"]["run"] = 0;
+  CHECK(contains(error_of(File("form.json", other)), "step 0: a run has at least 1 chunk: {"));
   other = ring;
   other["collective"] = "allreduce";
   CHECK(contains(error_of(File("form.json", other)),

@@ -46,6 +46,9 @@ TEST_CASE("the ring moves the fewest bytes, recursive doubling takes the fewest 
   }
   CHECK(figures(all_gather, "pat", 13).steps == lower_bounds(all_gather, 13).steps);
   CHECK(figures(all_gather, "doubling", 13).steps == 5);
+  const Figures bruck = figures(all_to_all, "bruck", 16);
+  CHECK(bruck.steps == lower_bounds(all_to_all, 16).steps);
+  CHECK(bruck.bytes == doctest::Approx(2));  // half of the buffer in each of 4 steps
 }
 
 TEST_CASE("an algorithm dominates another if it is no worse anywhere and better somewhere") {

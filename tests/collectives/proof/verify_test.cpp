@@ -236,6 +236,25 @@ TEST_CASE("an all-to-all must deliver the right chunk of the right rank") {
               "0 to 2"}));
 }
 
+TEST_CASE("a send from another chunk than the receiver's takes what the rank holds") {
+  using Schedules = std::vector<Schedule>;
+  Schedules schedules = make_schedules(find_algorithm(Collective::all_to_all, "hierarchical"), 4);
+  CHECK(verify(Collective::all_to_all, schedules).empty());
+  Schedules other = schedules;
+  other[3].steps.at(3).send->held = 2;  // to rank 1: its blocks for its own host
+  CHECK(text(verify(Collective::all_to_all, other)) ==
+        text({"at the end chunk 2 on rank 1 should hold chunk 1 of rank 2, not chunk 3",
+              "at the end chunk 3 on rank 1 should hold chunk 1 of rank 3, not chunk 3"}));
+  other[3].steps.at(3).send->held = 3;
+  CHECK(text(verify(Collective::all_to_all, other)) ==
+        text({"step 3: rank 3 sends chunks 3 to 4 as chunks 2 to 3 to rank 1, but the chunks are 0 "
+              "to 3"}));
+  other = make_schedules(find_algorithm(Collective::all_gather, "ring"), 3);
+  other[1].steps.at(0).send->held = 0;
+  CHECK(text(verify(Collective::all_gather, other)) ==
+        text({"step 0: rank 1 sends chunk 0 as chunk 1, and only an all_to_all may do so"}));
+}
+
 TEST_CASE("only in an all-to-all may a chunk end as another chunk") {
   std::vector<Schedule> schedules = schedules_for(Collective::reduce_scatter, 3);
   schedules[1].steps.at(0).send->input = 1;

@@ -97,6 +97,20 @@ TEST_CASE("costlier messages move the change of the selection to larger buffers"
   CHECK(turning_point(1e5) < turning_point(1e7));
 }
 
+TEST_CASE("an all-to-all takes few messages for short blocks, and direct ones for unequal blocks") {
+  MachineCosts costs = network(1e4);
+  costs.common.overhead = costs.common.alpha;  // else all direct messages are on their way at once
+  const AlgorithmSelection selection = by(costs);
+  const auto name = [&](std::size_t count, bool unequal) {
+    return selection.choose(Collective::all_to_all, count, DataType::fp32, 8, unequal).name;
+  };
+  CHECK(name(8, false) == "bruck");
+  CHECK(name(10'000'000, false) == "pairwise");
+  CHECK(name(8, true) == "pairwise");
+  const AlgorithmSelection forced("all_to_all=bruck");
+  CHECK(forced.choose(Collective::all_to_all, 8, DataType::fp32, 8, true).name == "bruck");
+}
+
 TEST_CASE("a cautionary algorithm is never selected if there is another") {
   for (const double bytes_per_message : {1.0, 1e4, 1e9})
     for (const Collective collective : all_collectives)

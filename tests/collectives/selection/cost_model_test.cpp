@@ -1,6 +1,7 @@
 // The cost model against the formulas of the literature and against the messages of the executor.
 #include "collectives/selection/cost_model.hpp"
 
+#include <bit>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -63,6 +64,9 @@ TEST_CASE("the cost of each algorithm is the formula of the literature for 2 to 
     CHECK(seconds(reduce, "chain", p, bytes) == is(links * (alpha + n * (beta + adding))));
     CHECK(seconds(barrier, "dissemination", p, 0) == is(log * alpha));
     CHECK(seconds(all_to_all, "pairwise", p, bytes) >= links * (alpha + n / p * beta) * (1 - 1e-9));
+    double blocks = 0;  // that a rank sends in Bruck's all-to-all: one for each bit of a distance
+    for (int e = 1; e < p; ++e) blocks += std::popcount(static_cast<unsigned>(e));
+    CHECK(seconds(all_to_all, "bruck", p, bytes) == is(log * alpha + blocks * n / p * beta));
     if ((p & (p - 1)) != 0) continue;
     CHECK(seconds(all_reduce, "recursive_doubling", p, bytes) ==
           is(log * (alpha + n * (beta + adding))));

@@ -59,7 +59,7 @@ def arrow(step):
     send = values.optional(step["send"])
     if send is None:
         return ""
-    text = values.range_text(send["chunks"], values.optional(send["input"]))
+    text = values.taken_text(send)
     return f"─{text or '─'}─▶ rank {int(send['to'])}"
 
 

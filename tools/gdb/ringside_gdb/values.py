@@ -63,7 +63,8 @@ def range_text(value, first=None):
     (begin, count), modulus = chunk_range(value), int(value["modulus"])
     begin = begin if first is None else int(first)
     if modulus > 0:
-        return ",".join(str((begin + i * int(value["stride"])) % modulus) for i in range(count))
+        stride, run = int(value["stride"]), int(value["run"])
+        return ",".join(str((begin + i // run * stride + i % run) % modulus) for i in range(count))
     if count == 0:
         return ""
     return str(begin) if count == 1 else f"{begin}-{begin + count - 1}"
@@ -142,11 +143,19 @@ def call_text(call):
     return text + (f" for {label(call['label'])}" if label(call["label"]) else "")
 
 
+def taken_text(send):
+    """The chunks of a Send as the sender names them."""
+    held = optional(send["held"])
+    return range_text(send["chunks"], held if held is not None else optional(send["input"]))
+
+
 def send_text(send):
     text = chunks_text(send["chunks"])
-    taken = optional(send["input"])
-    if taken is not None and chunk_range(send["chunks"])[1] > 0:
-        text = f"chunk {int(taken)} of its input as {text}"
+    own_input = optional(send["input"]) is not None
+    count = chunk_range(send["chunks"])[1]
+    if count > 0 and (own_input or optional(send["held"]) is not None):
+        text = f"chunk{'' if count == 1 else 's'} {taken_text(send)}" \
+               f"{' of its input' if own_input else ''} as {text}"
     return f"{text} to rank {int(send['to'])}"
 
 
