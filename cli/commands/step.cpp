@@ -162,7 +162,7 @@ void add_step_command(CLI::App& app) {
                      fmt::join(names, ", ")));
   option("--algorithm NAME", args.algorithm,
          "One of the collective's algorithms, which `ringside prove` lists, or a file, such as "
-         "my.json [the first one]");
+         "my.json, or MSCCL's my.xml [the first one]");
   option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [those of the file, else 4]",
          in_range(1, 64));
   option("--root RANK", args.root, "The root of a broadcast, reduce, gather or scatter [0]");

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "collectives/exchange/msccl_xml.hpp"
 #include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 
@@ -49,9 +50,17 @@ CaseOfFile case_of(const json& object) {
   return found;
 }
 
-std::vector<CaseOfFile> cases_of_json(const std::string& text) {
-  const json parsed = json::parse(text);
+// XML begins with '<', and JSON never does.
+std::vector<CaseOfFile> cases_of_text(const std::string& text) {
   std::vector<CaseOfFile> cases;
+  if (const auto begin = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+      begin != std::string::npos && text[begin] == '<') {
+    MscclAlgorithm algorithm = read_msccl(text);
+    cases.push_back(
+        {.collective = algorithm.collective, .schedules = std::move(algorithm.schedules)});
+    return cases;
+  }
+  const json parsed = json::parse(text);
   for (const json& object : parsed.is_array() ? parsed : json::array({parsed}))
     cases.push_back(case_of(object));
   return cases;
@@ -60,7 +69,7 @@ std::vector<CaseOfFile> cases_of_json(const std::string& text) {
 std::vector<CaseOfFile> cases_of(const std::string& file, const std::string& text) {
   std::vector<CaseOfFile> cases;
   try {
-    cases = cases_of_json(text);
+    cases = cases_of_text(text);
     require(!cases.empty(), "there is no schedule in it");
     for (const CaseOfFile& each : cases) {
       const int size = static_cast<int>(each.schedules.size());

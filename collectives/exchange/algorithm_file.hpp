@@ -5,6 +5,8 @@
 // One schedule for each rank (schedule_json.hpp), so the file is for that number of ranks; an array
 // of such objects is for several. A broadcast, reduce, gather or scatter may have a "root", else 0.
 // Other keys are ignored: what `ringside step --json FILE` writes is such a file.
+//
+// A file of XML is an algorithm of MSCCL (msccl_xml.hpp), for its number of GPUs.
 #pragma once
 
 #include <string>

@@ -1,0 +1,236 @@
+// Algorithms of MSCCL: what they become, over every transport, and what is refused.
+#include "collectives/exchange/msccl_xml.hpp"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/proof/bounds.hpp"
+#include "collectives/proof/verify.hpp"
+#include "tests/collectives/worlds.hpp"
+#include "tests/text.hpp"
+
+using namespace ringside;
+using namespace ringside::collectives;
+using namespace ringside::tests;
+
+namespace {
+
+const std::filesystem::path files = std::filesystem::path(__FILE__).parent_path() / "msccl";
+
+std::string msccl_file(const std::string& name) {
+  std::ifstream file(files / name);
+  REQUIRE(file.good());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string replaced_once(std::string text, const std::string& what, const std::string& with) {
+  const auto at = text.find(what);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, what.size(), with);
+}
+
+std::string msccl_error(const std::string& text) {
+  try {
+    read_msccl(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// What the proof says.
+std::string faults_of(const MscclAlgorithm& read) {
+  return fmt::format("{}", fmt::join(verify(read.collective, read.schedules), "\n"));
+}
+
+// An algorithm of two GPUs; `steps` are those of each GPU's only block.
+std::string two_gpus(const std::string& coll, bool in_place, int chunks,
+                     const std::array<std::string, 2>& steps) {
+  std::string text =
+      fmt::format("<algo coll=\"{}\" inplace=\"{}\" nchunksperloop=\"{}\" ngpus=\"2\">", coll,
+                  in_place ? 1 : 0, chunks);
+  for (int gpu = 0; gpu < 2; ++gpu)
+    text += fmt::format(
+        "<gpu id=\"{0}\"><tb id=\"0\" send=\"{1}\" recv=\"{1}\" chan=\"0\">{2}</tb></gpu>", gpu,
+        1 - gpu, steps[gpu]);
+  return text + "</algo>";
+}
+
+std::string msccl_step(int number, const std::string& type, const std::string& from,
+                       const std::string& to, int count = 1) {
+  return fmt::format(
+      "<step s=\"{}\" type=\"{}\" srcbuf=\"{}\" srcoff=\"{}\" dstbuf=\"{}\" dstoff=\"{}\" "
+      "cnt=\"{}\" depid=\"-1\" deps=\"-1\"/>",
+      number, type, from[0], from.substr(1), to[0], to.substr(1), count);
+}
+
+std::string both(const std::string& coll, bool in_place, int chunks, const std::string& steps) {
+  return two_gpus(coll, in_place, chunks, {steps, steps});
+}
+
+}  // namespace
+
+TEST_CASE("MSCCL's files are proved, and the ring takes the steps of our ring") {
+  for (const auto& entry : std::filesystem::directory_iterator(files)) {
+    CAPTURE(entry.path().filename().string());
+    const MscclAlgorithm read = read_msccl(msccl_file(entry.path().filename()));
+    CHECK(faults_of(read) == "");
+  }
+  for (const int size : {2, 3, 4}) {
+    const auto seen = read_msccl(msccl_file(fmt::format("ring_all_reduce_{}.xml", size))).schedules;
+    const auto ours = make_schedules(find_algorithm(Collective::all_reduce, "ring"), size);
+    REQUIRE(seen.size() == ours.size());
+    CHECK(seen[0].steps.size() == ours[0].steps.size());
+    CHECK(figures_of(seen).bytes == figures_of(ours).bytes);
+    CHECK(figures_of(seen).added == figures_of(ours).added);
+  }
+}
+
+TEST_CASE("an algorithm of MSCCL runs over every transport") {
+  for (const int size : {2, 3, 4}) {
+    GroupOptions options;
+    options.algorithms =
+        AlgorithmSelection((files / fmt::format("ring_all_reduce_{}.xml", size)).string());
+    on_every_transport(
+        size,
+        [&](ProcessGroup& group) {
+          for (const std::size_t count : {0, 1, 7, 1003}) {
+            std::vector<int> x(count, 1 << group.rank());
+            group.all_reduce(std::span(x));
+            require(x == std::vector<int>(count, (1 << size) - 1), "wrong sum of {}", count);
+          }
+        },
+        options);
+  }
+  GroupOptions options;
+  options.algorithms = AlgorithmSelection((files / "direct_all_gather_3.xml").string() + "," +
+                                          (files / "one_shot_all_reduce_3.xml").string());
+  on_every_transport(
+      3,
+      [&](ProcessGroup& group) {
+        std::vector<int> all(6), mine(2, group.rank());
+        group.all_gather(std::span(mine), std::span(all));
+        require(all == std::vector{0, 0, 1, 1, 2, 2}, "wrong blocks");
+        group.all_reduce(std::span(mine));
+        require(mine == std::vector{3, 3}, "wrong sum");
+      },
+      options);
+}
+
+TEST_CASE("two GPUs that both send first exchange chunks in one step") {
+  const auto read =
+      read_msccl(both("allreduce", true, 2,
+                      msccl_step(0, "s", "i0", "i0", 2) + msccl_step(1, "rrc", "i0", "i0", 2)));
+  CHECK(faults_of(read) == "");
+  CHECK(read.schedules[0].steps ==
+        std::vector<Step>{{Send{.to = 1, .chunks = {0, 2}}, Receive{1, {0, 2}, Action::add}}});
+}
+
+TEST_CASE("out of place: input is sent as input, an all-to-all names chunks otherwise") {
+  const auto steps = [](int gpu) {
+    const std::string mine = std::to_string(gpu), theirs = std::to_string(1 - gpu);
+    return msccl_step(0, "cpy", "i" + mine, "o" + mine) +
+           msccl_step(1, "s", "i" + theirs, "o" + mine) +
+           msccl_step(2, "r", "i" + mine, "o" + theirs);
+  };
+  const auto read = read_msccl(two_gpus("alltoall", false, 2, {steps(0), steps(1)}));
+  CHECK(faults_of(read) == "");
+  CHECK(read.schedules[0].steps[0].send == Send{.to = 1, .chunks = {0}, .input = 1});
+}
+
+TEST_CASE("reduce-scatter: what is sent on and not kept") {
+  // Chunk 1-r of rank r goes to its owner, which adds its own.
+  const auto read = read_msccl(
+      two_gpus("reduce_scatter", false, 2,
+               {msccl_step(0, "s", "i1", "o0") + msccl_step(1, "r", "i0", "s0") +
+                    msccl_step(2, "cpy", "i0", "o0") + msccl_step(3, "re", "s0", "o0"),
+                msccl_step(0, "s", "i0", "o0") + msccl_step(1, "r", "i1", "s0") +
+                    msccl_step(2, "cpy", "i1", "o0") + msccl_step(3, "re", "s0", "o0")}));
+  CHECK(faults_of(read) == "");
+  CHECK(contains(
+      msccl_error(two_gpus("allreduce", true, 1,
+                           {msccl_step(0, "rrs", "i0", "i0") + msccl_step(1, "s", "i0", "i0"),
+                            msccl_step(0, "s", "i0", "i0") + msccl_step(1, "r", "i0", "i0") +
+                                msccl_step(2, "r", "i0", "i0")})),
+      "gpu 0, tb 0, step 1 (line 1) reads i[0], which nothing has written"));
+}
+
+TEST_CASE(
+    "a wrong file of MSCCL is refused with the element, what was expected and what was seen") {
+  const std::string ring = msccl_file("ring_all_reduce_3.xml");
+  const auto says = [](const std::string& text, const std::string& expected) {
+    CHECK(msccl_error(text) == expected);
+  };
+  says("<algo", "line 1: expected '>', not the end of the file");
+  says("<algo\n x=1>", "line 2: expected '\"', not '1'");
+  says("<algo x='1' x='2'>", "line 1: 'x' stands twice");
+  says("<algo x='1>", "line 1: expected ''' before the end of the file");
+  says("<a>\n<b>\n</a>", "line 3: expected </b>, not </a>");
+  says("<a>\n</a></a>", "line 2: expected an element, not </a>");
+  says("<a>\n<b></b>", "line 1: <a> is never closed");
+  says("<a/><b/>", "expected one element that holds all others, not 2");
+  says("<a>text</a>", "line 1: expected '<', not 't'");
+  says("<a>\n<!DOCTYPE x></a>", "line 2: expected a name, not '!'");
+  says("<!-- <algo> -->\n<a/>", "line 2: expected <algo>, not <a>");
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "<a x='/>'>";
+  says(deep, "line 1: more than 16 elements inside each other");
+  says(replaced_once(ring, "coll=\"allreduce\"", "coll=\"broadcast\""),
+       "algo (line 2): coll must be allreduce, allgather, reducescatter or alltoall, not "
+       "'broadcast'");
+  says(replaced_once(ring, "nchunksperloop=\"3\" ", ""),
+       "algo (line 2) has no attribute 'nchunksperloop'");
+  says(replaced_once(ring, "ngpus=\"3\"", "ngpus=\"4\""),
+       "algo (line 2): ngpus is 4, but there are 3 elements <gpu>");
+  says(replaced_once(ring, "<gpu id=\"1\"", "<gpu id=\"2\""), "gpu 2 (line 12): expected gpu 1");
+  says(replaced_once(ring, "<tb id", "<block id"), "line 10: expected </block>, not </tb>");
+  says(replaced_once(ring, "send=\"1\"", "send=\"7\""),
+       "gpu 0, tb 0 (line 4): send must be a number from -1 to 2, not '7'");
+  says(replaced_once(ring, "type=\"rrs\"", "type=\"rsr\""),
+       "gpu 0, tb 0, step 1 (line 6): type must be one of s, r, rcs, rrc, rrcs, rrs, cpy, re and "
+       "nop, not "
+       "'rsr'");
+  says(replaced_once(ring, "srcbuf=\"i\"", "srcbuf=\"x\""),
+       "gpu 0, tb 0, step 0 (line 5): srcbuf must be i, o or s, not 'x'");
+  says(replaced_once(ring, "srcoff=\"0\"", "srcoff=\"3\""),
+       "gpu 0, tb 0, step 0 (line 5): i[3] is outside of the buffer of 3 chunks (nchunksperloop)");
+  says(replaced_once(ring, "type=\"s\"", "type=\"nop\""),
+       "gpu 0 sends 3 messages to gpu 1 on channel 0, which expects 4");
+  says(replaced_once(ring, "cnt=\"1\"", "cnt=\"2\""),
+       "gpu 0, tb 0, step 0 (line 5) sends 2 chunks, but gpu 1, tb 0, step 1 (line 15) receives 1");
+  says(replaced_once(ring, "depid=\"-1\" deps=\"-1\"", "depid=\"3\" deps=\"0\""),
+       "gpu 0, tb 0, step 0 (line 5): there is no step 0 of tb 3 to wait for");
+  says(replaced_once(ring, "depid=\"-1\" deps=\"-1\"", "depid=\"0\" deps=\"4\""),
+       "gpu 0, tb 0, step 0 (line 5) never begins: its peer, or the step that it waits for, waits "
+       "as well");
+  says(
+      both("allreduce", true, 2, msccl_step(0, "s", "i0", "i0") + msccl_step(1, "rrc", "i1", "i0")),
+      "gpu 0, tb 0, step 1 (line 1): src and dst of rrc must be the same place, as what arrives is "
+      "added "
+      "there");
+  says(both("allreduce", false, 1, msccl_step(0, "s", "i0", "i0") + msccl_step(1, "r", "i0", "i0")),
+       "gpu 1, tb 0, step 1 (line 1) writes to i, but the algorithm is not in place "
+       "(inplace=\"1\")");
+  says(both("allgather", true, 3, ""),
+       "algo (line 1): nchunksperloop must be a multiple of ngpus, 2, not 3");
+}
+
+TEST_CASE("scratch memory that a schedule cannot do without is refused") {
+  CHECK(msccl_error(both("allreduce", true, 1,
+                         msccl_step(0, "s", "i0", "s0") + msccl_step(1, "r", "i0", "s0") +
+                             msccl_step(2, "re", "i0", "s0"))) ==
+        "gpu 1, tb 0, step 2 (line 1) adds to scratch memory, which a schedule does not have");
+  CHECK(msccl_error(both("allgather", false, 2,
+                         msccl_step(0, "s", "i0", "s0") + msccl_step(1, "r", "i0", "s0") +
+                             msccl_step(2, "s", "s0", "o0") + msccl_step(3, "r", "s0", "o0"))) ==
+        "gpu 0, tb 0, step 2 (line 1) sends what gpu 1 has sent to s[0]: a schedule has no scratch "
+        "memory to "
+        "forward from");
+  CHECK(msccl_error(both("allreduce", true, 1, msccl_step(0, "cpy", "s0", "i0"))) ==
+        "gpu 0, tb 0, step 0 (line 1) reads s[0], which nothing has written");
+}
