@@ -1,6 +1,9 @@
 #include "cli/bench/report.hpp"
 
+#include <limits>
+#include <map>
 #include <thread>
+#include <tuple>
 
 #include "cli/bench/bench_options.hpp"
 #include "cli/pictures/numbers.hpp"
@@ -38,7 +41,7 @@ Table bench_table(const std::vector<BenchRow>& rows) {
   Table table{.head = {only_in_json("collective"), only_in_json("ranks"), only_in_json("type"),
                        only_in_json("op"), number("size (B)", "bytes", {}, 9),
                        words("backend", "backend", 8), words("algorithm", "algorithm", 18),
-                       number("time (us)", "time_us", time_text, 9),
+                       only_in_json("selected"), number("time (us)", "time_us", time_text, 9),
                        number("algbw", "algbw_gbps", figure(3, 6), 6),
                        number("busbw", "busbw_gbps", figure(3, 6), 6),
                        number("bare", "limit_gbps", figure(3, 6), 6),
@@ -56,9 +59,48 @@ Table bench_table(const std::vector<BenchRow>& rows) {
          row.ours ? collectives::algorithm_numbered(call.algorithm)->name
          : bench_backend_named(row.backend).plugin.empty() ? "library"
                                                            : "plugin",
-         row.seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
+         row.selected, row.seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
   }
   return table;
+}
+
+std::string selection_in_words(const Json& rows) {
+  struct Times {
+    std::string selected;
+    double of_selected = std::numeric_limits<double>::infinity(), least = of_selected;
+    bool has_others = false;
+  };
+  std::map<std::tuple<int, std::string, std::uint64_t>, Times> cells;
+  const auto cell_of = [&](const Json& row) -> Times& {
+    return cells[{row.at("ranks"), row.at("backend"), row.at("bytes")}];
+  };
+  for (const Json& row : rows)
+    if (row.at("selected")) cell_of(row).selected = row.at("algorithm");
+  for (const Json& row : rows) {
+    Times& times = cell_of(row);
+    const double us = row.at("time_us");
+    times.least = std::min(times.least, us);
+    if (row.at("algorithm") == times.selected) times.of_selected = std::min(times.of_selected, us);
+    if (!row.at("selected")) times.has_others = true;
+  }
+  int all = 0, near_the_best = 0;
+  double worst = 0;
+  std::string where;
+  for (const auto& [cell, times] : cells) {
+    if (times.selected.empty() || !times.has_others) continue;
+    const double ratio = times.of_selected / times.least;
+    ++all;
+    near_the_best += ratio <= 1.1 ? 1 : 0;
+    if (ratio <= worst) continue;
+    worst = ratio;
+    where = fmt::format("{} over {}, {} B", counted(std::get<0>(cell), "rank"), std::get<1>(cell),
+                        std::get<2>(cell));
+  }
+  if (all == 0) return "";
+  return fmt::format(
+      "auto: within 10 % of the fastest algorithm in {} of {}\nat worst {:.2f} times its time: "
+      "{}\n",
+      near_the_best, counted(all, "cell"), worst, where);
 }
 
 }  // namespace ringside::cli

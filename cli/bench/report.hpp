@@ -15,7 +15,8 @@ struct BenchRow {
   collectives::Call call;
   int ranks = 0;
   std::string backend;
-  bool ours = false;  // it runs one of our algorithms
+  bool ours = false;      // it runs one of our algorithms
+  bool selected = false;  // which was not named, but selected
   double seconds = 0;
   double busbw_gbps = 0;  // 10^9 bytes per second, like all bandwidths here
   double limit_gbps = 0;  // the busbw of the machine's limit; 0: there is no comparable limit
@@ -29,6 +30,12 @@ std::string bench_title(const BenchRow& row);  // "all_reduce of fp32 (sum), 4 r
 // time. busbw is that of collectives::bus_bandwidth(), which is comparable with the bandwidth of a
 // link for every collective and number of ranks.
 Table bench_table(const std::vector<BenchRow>& rows);
+
+// In how many cells (number of ranks, backend, size) the selected algorithm takes at most 10 %
+// longer than the fastest one, and how long at worst: a sentence of two lines. If an algorithm was
+// measured both by name and as the selected one, its shorter time counts. Empty unless some cell
+// has a selected algorithm and one that was named. `rows` are those of the table, in JSON.
+std::string selection_in_words(const Json& rows);
 
 // An SVG of busbw over bytes on logarithmic axes: one chart for each number of ranks, one line for
 // each backend, or for each of its algorithms. `rows` are those of the table, in JSON.

@@ -189,6 +189,7 @@ class Bench {
                    .backend = contender.name,
                    .wrong = figures[i].wrong};
       row.ours = contender.ours();
+      row.selected = row.ours && contender.algorithm == "auto";
       row.seconds = figures[i].seconds;
       row.busbw_gbps = bandwidth_gbps(figures[i]);
       for (std::size_t j = 0; j < contenders_.size(); ++j)

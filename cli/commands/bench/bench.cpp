@@ -85,6 +85,7 @@ BenchOptions options_from(const BenchArguments& args) {
 }
 
 void write_figures(const BenchArguments& args, const Json& rows) {
+  fmt::print(file_beside(args.json), "{}", selection_in_words(rows));
   if (!args.json.empty()) write_json_file(args.json, rows);
   if (!args.svg.empty())
     write_text_file(args.svg, bench_plot(rows, args.options.algorithms.size() > 1), "the plot");

@@ -71,6 +71,27 @@ std::string one_error(const std::vector<std::string>& arguments, int exit_code =
 
 }  // namespace
 
+TEST_CASE("bench counts in how many cells the selected algorithm is near the fastest") {
+  const auto row = [](int bytes, const char* algorithm, bool selected, double us) {
+    return cli::Json{{"ranks", 4},           {"backend", "shm"},
+                     {"bytes", bytes},       {"algorithm", algorithm},
+                     {"selected", selected}, {"time_us", us}};
+  };
+  CHECK(cli::selection_in_words(cli::Json::array(
+            {row(4, "ring", true, 10), row(4, "direct", false, 9.5), row(64, "ring", true, 30),
+             row(64, "ring", false, 20), row(64, "direct", false, 10)})) ==
+        "auto: within 10 % of the fastest algorithm in 1 of 2 cells\n"
+        "at worst 2.00 times its time: 4 ranks over shm, 64 B\n");
+  CHECK(cli::selection_in_words(cli::Json::array({row(4, "ring", true, 10)})) == "");
+  CHECK(cli::selection_in_words(
+            cli::Json::array({row(4, "ring", false, 10), row(4, "direct", false, 1)})) == "");
+
+  const Outcome measured = bench({"all_reduce", "-n", "2", "--backends", "threads", "--algorithm",
+                                  "auto,ring", "--bytes", "4B,64B", "--repeat", "1"});
+  CHECK(measured.out.find("of the fastest algorithm in ") != std::string::npos);
+  CHECK(measured.out.find(" of 2 cells\nat worst ") != std::string::npos);
+}
+
 TEST_CASE("bench has a row for each number of ranks, size and backend, with stable JSON keys") {
   const auto rows =
       rows_of({"all_reduce", "-n", "2,3", "--bytes", "4B,40KB", "--backends", "tcp,threads,shm"});
@@ -78,8 +99,8 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
   std::vector<std::string> keys;
   for (const auto& [key, value] : rows[0].items()) keys.push_back(key);
   std::vector<std::string> expected{
-      "collective", "algorithm",  "backend",    "ranks",      "bytes", "type", "op",
-      "time_us",    "algbw_gbps", "busbw_gbps", "limit_gbps", "ratio", "wrong"};
+      "collective", "algorithm",  "backend",    "ranks",      "bytes", "type",  "op",
+      "time_us",    "algbw_gbps", "busbw_gbps", "limit_gbps", "ratio", "wrong", "selected"};
   std::sort(expected.begin(), expected.end());
   CHECK(keys == expected);
   CHECK(rows[3].at("backend") == "tcp");
