@@ -72,8 +72,11 @@ struct CollectiveTime {
   // bus_bandwidth.hpp).
   double algbw() const { return static_cast<double>(bytes) / seconds; }
   double busbw() const {
-    return collectives::bus_bandwidth(collective, static_cast<double>(bytes),
-                                      static_cast<double>(ranks), seconds);
+    const collectives::Call call{.collective = collective,
+                                 .type = collectives::DataType::uint8,
+                                 .count = bytes,
+                                 .label = {}};
+    return collectives::bus_bandwidth(call, static_cast<int>(ranks), seconds);
   }
 };
 

@@ -8,10 +8,11 @@ namespace ringside::collectives {
 //     broadcast, reduce    1, along a chain
 //     barrier              0
 //     all others           (ranks-1)/ranks
-double bus_bandwidth(Collective collective, double bytes, double ranks, double seconds) {
+double bus_bandwidth(const Call& call, int ranks, double seconds) {
   if (seconds <= 0) return 0;
-  const double others = (ranks - 1) / ranks;
-  switch (collective) {
+  const double bytes = static_cast<double>(call.count * size_of(call.type));
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  switch (call.collective) {
     case Collective::all_reduce:
       return 2 * others * bytes / seconds;
     case Collective::broadcast:
@@ -22,11 +23,6 @@ double bus_bandwidth(Collective collective, double bytes, double ranks, double s
     default:
       return others * bytes / seconds;
   }
-}
-
-double bus_bandwidth(const Call& call, int ranks, double seconds) {
-  return bus_bandwidth(call.collective, static_cast<double>(call.count * size_of(call.type)), ranks,
-                       seconds);
 }
 
 }  // namespace ringside::collectives

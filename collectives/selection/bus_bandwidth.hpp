@@ -9,7 +9,5 @@ namespace ringside::collectives {
 // so that different collectives and numbers of ranks compare with one another and with the
 // hardware. 0 for 0 seconds. Source: nccl-tests, PERFORMANCE.md.
 double bus_bandwidth(const Call& call, int ranks, double seconds);
-// The same for a whole buffer of `bytes`.
-double bus_bandwidth(Collective collective, double bytes, double ranks, double seconds);
 
 }  // namespace ringside::collectives
