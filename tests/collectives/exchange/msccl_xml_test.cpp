@@ -233,4 +233,23 @@ TEST_CASE("scratch memory that a schedule cannot do without is refused") {
         "forward from");
   CHECK(msccl_error(both("allreduce", true, 1, msccl_step(0, "cpy", "s0", "i0"))) ==
         "gpu 0, tb 0, step 0 (line 1) reads s[0], which nothing has written");
+  // GPU 1's sum is overwritten before GPU 0 uses it.
+  CHECK(msccl_error(two_gpus("allreduce", true, 1,
+                             {msccl_step(0, "s", "i0", "i0") + msccl_step(1, "r", "i0", "s0") +
+                                  msccl_step(2, "s", "i0", "i0") + msccl_step(3, "cpy", "s0", "i0"),
+                              msccl_step(0, "rrc", "i0", "i0") + msccl_step(1, "s", "i0", "s0") +
+                                  msccl_step(2, "r", "i0", "i0")})) ==
+        "gpu 0, tb 0, step 3 (line 1) needs what gpu 1 sent to s[0] earlier: a schedule has no "
+        "scratch memory, and gpu 1 no longer holds it");
+}
+
+TEST_CASE(
+    "what was sent to scratch memory as input is sent as input, also when it is overwritten") {
+  const auto read =
+      read_msccl(two_gpus("allreduce", true, 1,
+                          {msccl_step(0, "r", "i0", "s0") + msccl_step(1, "s", "i0", "i0") +
+                               msccl_step(2, "re", "s0", "i0"),
+                           msccl_step(0, "s", "i0", "s0") + msccl_step(1, "r", "i0", "i0")}));
+  CHECK(read.schedules[1].steps.back().send == Send{.to = 0, .chunks = {0}, .input = 0});
+  CHECK(faults_of(read) == "at the end chunk 0 on rank 1 lacks rank 1");
 }
