@@ -180,16 +180,19 @@ Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t 
 
 double collective_seconds(Collective collective, std::size_t index, std::int64_t ranks,
                           std::int64_t stride, double bytes, const Machine& machine) {
-  const Level level = machine.level_of_ring(index, ranks, stride);
+  const bool is_ring = collective != Collective::all_to_all;
+  const char* const algorithm = is_ring ? "ring" : "pairwise";
+  const Level level =
+      is_ring ? machine.level_of_ring(index, ranks, stride) : machine.level_along(index, stride);
   const CostParameters costs = costs_on(level);
   double best = 0;
   if (ranks <= most_ranks_walked) {
-    best = collectives::cost_of(collectives::find_algorithm(collective, "ring"),
+    best = collectives::cost_of(collectives::find_algorithm(collective, algorithm),
                                 static_cast<int>(ranks),
                                 static_cast<std::uint64_t>(std::llround(bytes)), costs)
                .seconds;
   } else {
-    best = closed_form(collective, "ring", ranks, bytes, costs).value();
+    best = closed_form(collective, algorithm, ranks, bytes, costs).value();
   }
   if (collective != Collective::all_reduce) return best;
   if (index > 0)

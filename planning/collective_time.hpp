@@ -55,9 +55,9 @@ Term in_network_all_reduce(double bytes, const Level& level);
 Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t stride,
                             double bytes, const Machine& machine);
 
-// Seconds of an all_reduce, all_gather or reduce_scatter of a buffer of `bytes` (whole, on all
-// ranks together) on `ranks` ranks of level `index`, `stride` apart: the ring, or for an all-reduce
-// double_tree or in_network where that is faster.
+// Seconds of an all_reduce, all_gather, reduce_scatter or all_to_all of a buffer of `bytes` (whole,
+// on all ranks together) on `ranks` ranks of level `index`, `stride` apart: the ring, or for an
+// all-reduce double_tree or in_network where that is faster; pairwise for an all_to_all.
 double collective_seconds(collectives::Collective collective, std::size_t index, std::int64_t ranks,
                           std::int64_t stride, double bytes, const Machine& machine);
 

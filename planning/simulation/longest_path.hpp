@@ -9,8 +9,9 @@
 //                 rank 1      F0 B0 F1 B1                 │
 //     replica 1   rank 0   F0  F1        B0     B1        ┘
 //
-// A unit is the tensor-parallel group of one pipeline rank in one replica. Its ranks exchange
-// activations in every block, so they go in step, as fast as the slowest of them.
+// A unit is the tensor-parallel and context-parallel ranks of one pipeline rank in one replica.
+// They exchange activations or keys in every block, so they go in step, as fast as the slowest of
+// them.
 //
 // Nothing here depends on the order of time: the schedule gives an order in which each action
 // comes after all that it waits for, and one pass in that order computes everything. A network on
@@ -36,8 +37,10 @@ struct UnitCalls {
 
 // Durations of one stage of one replica, in seconds, for one micro-batch.
 struct StageTimes {
-  double forward = 0, input = 0, weight = 0;       // computing; backward is input and weight
-  double tensor_forward = 0, tensor_backward = 0;  // tensor-parallel calls: nothing hides them
+  double forward = 0, input = 0, weight = 0;  // computing; backward is input and weight
+  // Calls that nothing hides: tensor-parallel ones, and of context parallel what attention does
+  // not.
+  double tensor_forward = 0, tensor_backward = 0;
   UnitCalls gather_forward = {}, gather_backward = {}, scatter = {};  // of sharded parameters
   double blocks = 1;                        // that share the time of computing
   double message_on = 0, message_back = 0;  // to the next stage, and to the stage before
@@ -49,7 +52,7 @@ struct StageTimes {
 
 struct Replica {
   std::vector<StageTimes> stages;
-  std::vector<RankGroup> units;  // [pipeline rank] its tensor-parallel ranks
+  std::vector<RankGroup> units;  // [pipeline rank] its tensor-parallel and context-parallel ranks
   std::int64_t count = 1;        // identical replicas that this one stands for
   // Replicas of one reduce group reduce their gradients together. Those of one shard group gather
   // each other's parameters, so they go in step.

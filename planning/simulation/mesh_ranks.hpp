@@ -25,9 +25,10 @@ class MeshRanks {
       : pp_(extent(mesh, Axis::pp)),
         dp_(extent(mesh, Axis::dp)),
         fsdp_(extent(mesh, Axis::fsdp)),
+        cp_(extent(mesh, Axis::cp)),
         tp_(extent(mesh, Axis::tp)) {}
 
-  // The rank of tensor index 0; tensor_group() has the others.
+  // The rank of context index 0 and tensor index 0; unit_group() has the others.
   std::int64_t rank(std::int64_t pp, std::int64_t data) const {
     return pp * pp_.stride + data / fsdp_.size * dp_.stride + data % fsdp_.size * fsdp_.stride;
   }
@@ -36,15 +37,26 @@ class MeshRanks {
   RankGroup tensor_group(std::int64_t pp, std::int64_t data) const {
     return {rank(pp, data), tp_.size, tp_.stride};
   }
+  RankGroup context_group(std::int64_t pp, std::int64_t data) const {
+    return {rank(pp, data), cp_.size, cp_.stride};
+  }
+  // Those of one pipeline rank and replica, along cp and tp. The axis tp is inside of cp.
+  RankGroup unit_group(std::int64_t pp, std::int64_t data) const {
+    return {rank(pp, data), cp_.size * tp_.size, tp_.size > 1 ? tp_.stride : cp_.stride};
+  }
   RankGroup dp_group(std::int64_t pp, std::int64_t data) const {
     return {rank(pp, data % fsdp_.size), dp_.size, dp_.stride};
   }
   RankGroup fsdp_group(std::int64_t pp, std::int64_t data) const {
     return {rank(pp, data / fsdp_.size * fsdp_.size), fsdp_.size, fsdp_.stride};
   }
-  // Those that shard the state, or reduce gradients, along this axis.
+  // Those that shard the state, or reduce gradients, along this axis and along cp, which is inside
+  // of it and whose ranks hold the same parameters.
   RankGroup state_group(std::string_view axis, std::int64_t pp, std::int64_t data) const {
-    return axis == "dp" ? dp_group(pp, data) : fsdp_group(pp, data);
+    if (axis == "cp") return context_group(pp, data);
+    RankGroup group = axis == "dp" ? dp_group(pp, data) : fsdp_group(pp, data);
+    if (cp_.size > 1) group.count *= cp_.size, group.stride = cp_.stride;
+    return group;
   }
 
  private:
@@ -55,7 +67,7 @@ class MeshRanks {
     return {mesh.size(axis), mesh.size(axis) > 1 ? mesh.stride(axis) : 0};
   }
 
-  Extent pp_, dp_, fsdp_, tp_;
+  Extent pp_, dp_, fsdp_, cp_, tp_;
 };
 
 }  // namespace ringside::planning

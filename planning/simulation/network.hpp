@@ -38,9 +38,8 @@ class Network {
   // Seconds from the send until the message of `bytes` has arrived.
   double message_seconds(std::int64_t from, std::int64_t to, double bytes) const;
 
-  // Seconds of an all_reduce, all_gather or reduce_scatter of a buffer of `bytes` (whole, on all
-  // ranks together): a ring, or the switches where they add up and are faster. 0 for a group of
-  // one.
+  // Seconds of an all_reduce, all_gather, reduce_scatter or all_to_all of a buffer of `bytes`
+  // (whole, on all ranks together), as by planning::collective_seconds(). 0 for a group of one.
   double collective_seconds(collectives::Collective collective, const RankGroup& group,
                             double bytes);
 

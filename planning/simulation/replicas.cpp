@@ -1,4 +1,5 @@
 // The replicas of a plan: durations of their stages on the network, and which are alike.
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -20,12 +21,13 @@ class Replicas {
         network_(machine),
         mesh_(plan.mesh),
         pipeline_ranks_(plan.mesh.size(Axis::pp)),
+        overlap_(machine.overlap),
         silent_(silent) {}
 
   Replica make(std::int64_t data) {
     Replica replica;
     for (std::int64_t rank = 0; rank < pipeline_ranks_; ++rank)
-      replica.units.push_back(mesh_.tensor_group(rank, data));
+      replica.units.push_back(mesh_.unit_group(rank, data));
     for (std::size_t stage = 0; stage < load_.stages.size(); ++stage)
       replica.stages.push_back(times_of(stage, data));
     replica.reduce_group = mesh_.state_group(load_.state_axis, 0, data).first;
@@ -37,6 +39,20 @@ class Replicas {
   double seconds_of(const Calls& calls, const std::string& axis, const RankGroup& group) {
     if (calls.count == 0 || silent_ == axis) return 0;
     return calls.count * network_.collective_seconds(calls.collective, group, calls.bytes);
+  }
+
+  // What `attention` seconds of computing do not hide of a ring's messages; or all of collectives.
+  double context_seconds(const std::vector<Calls>& calls, double attention,
+                         const RankGroup& group) {
+    if (silent_ == "cp") return 0;
+    double waited = 0, passed_on = 0;
+    for (const Calls& each : calls)
+      if (each.collective == Collective::point_to_point)
+        passed_on += each.count *
+                     network_.message_seconds(group.first, group.first + group.stride, each.bytes);
+      else
+        waited += each.count * network_.collective_seconds(each.collective, group, each.bytes);
+    return waited + passed_on - std::min(overlap_ * passed_on, attention);
   }
 
   UnitCalls units_of(const Calls& calls, const RankGroup& group) {
@@ -60,6 +76,10 @@ class Replicas {
       times.tensor_forward += seconds_of(calls, "tp", tensor);
     for (const Calls& calls : load.tensor_backward)
       times.tensor_backward += seconds_of(calls, "tp", tensor);
+    const RankGroup context = mesh_.context_group(rank, data);
+    times.tensor_forward += context_seconds(load.context_forward, load.attention_forward, context);
+    times.tensor_backward +=
+        context_seconds(load.context_backward, load.attention_backward, context);
     times.gather_forward = units_of(load.gather_forward, shards);
     times.gather_backward = units_of(load.gather_backward, shards);
     times.scatter = units_of(load.scatter, shards);
@@ -79,6 +99,7 @@ class Replicas {
   Network network_;
   const MeshRanks mesh_;
   const std::int64_t pipeline_ranks_;
+  const double overlap_;
   const std::string& silent_;
 };
 

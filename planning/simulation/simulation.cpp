@@ -32,6 +32,18 @@ void require_ranks(const Plan& plan, const Stragglers& stragglers) {
             plan.mesh.ranks() - 1);
 }
 
+// The axes that a unit and a group of shards consist of are neighbours, so each has one stride.
+void require_order(const MeshShape& mesh, Axis state) {
+  if (mesh.size(Axis::cp) == 1) return;
+  const std::int64_t stride = mesh.stride(Axis::cp), size = mesh.size(Axis::cp);
+  const bool is_beside_tp =
+      mesh.size(Axis::tp) == 1 || stride == mesh.stride(Axis::tp) * mesh.size(Axis::tp);
+  require(is_beside_tp && (state == Axis::cp || mesh.stride(state) == size * stride),
+          "the mesh {} is not simulated: with cp the axes are expected in the order pp, dp, fsdp, "
+          "cp, tp",
+          mesh.text());
+}
+
 // Seconds of the update on the slowest rank. It begins when the norm of all gradients is known, so
 // when the last rank has reduced its own.
 double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& plan,
@@ -60,9 +72,10 @@ double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& 
   return longest;
 }
 
-// What each of n ranks sends in one of the calls, in a ring.
+// What each of n ranks sends in one of the calls, in a ring or to its neighbour.
 double ring_bytes(const Calls& calls, std::int64_t ranks) {
   const auto n = static_cast<double>(ranks);
+  if (calls.collective == collectives::Collective::point_to_point) return calls.bytes;
   const double passes = calls.collective == collectives::Collective::all_reduce ? 2 : 1;
   return passes * (n - 1) / n * calls.bytes;
 }
@@ -84,6 +97,8 @@ class Loads {
         const StageLoad& each = load_.stages[stage];
         for (const auto* calls : {&each.tensor_forward, &each.tensor_backward})
           for (const Calls& call : *calls) add("tp", call, mesh_.tensor_group(rank, 0), m);
+        for (const auto* calls : {&each.context_forward, &each.context_backward})
+          for (const Calls& call : *calls) add("cp", call, mesh_.context_group(rank, 0), m);
         if (const RankGroup tp = mesh_.tensor_group(rank, 0); each.tensor_sums > 0)
           sends("tp", tp, each.tensor_sums, network_.level_of_ring(tp));
         for (const Calls* call : {&each.gather_forward, &each.gather_backward, &each.scatter})
@@ -180,11 +195,15 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   validate(plan, model);
   require(model.has_blocks(), "only the state of {} is known, so its step cannot be simulated",
           model.name);
-  for (const Axis axis : {Axis::cp, Axis::ep})
-    require(plan.mesh.size(axis) == 1,
-            "the axis {} is not simulated: leave it out of --mesh {}, or ask ringside account, "
-            "which knows its bytes and memory",
-            parallel::name_of(axis), plan.mesh.text());
+  require(plan.mesh.size(Axis::ep) == 1,
+          "the axis ep is not simulated: leave it out of --mesh {}, or ask ringside account, which "
+          "knows its bytes and memory",
+          plan.mesh.text());
+  require(!options.congestion || plan.mesh.size(Axis::cp) == 1,
+          "--congestion does not know context parallel: leave it out, or the axis cp out of --mesh "
+          "{}",
+          plan.mesh.text());
+  require_order(plan.mesh, plan.state_axis());
   machine.level_for(plan.mesh.ranks());
   require_ranks(plan, options.stragglers);
   Simulation result;

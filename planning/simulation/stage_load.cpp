@@ -78,6 +78,37 @@ void add_tensor_calls(const Model& model, const Plan& plan, const PipelinePart& 
   load.tensor_backward.push_back({sum, 1, stream});
 }
 
+// Calls of a block as in context_bytes_of_block() (formulas/communication.cpp), forward and
+// backward apart. Attention takes its share of a block's FLOPs, twice as long in backward.
+void add_context_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
+                       StageLoad& load) {
+  const double c = plan.mesh.size(Axis::cp), t = tensor_ranks(plan).value(),
+               tokens = micro_batch_tokens(plan).value(), e = plan.types.activations,
+               q = static_cast<double>(model.q_width()),
+               kv = static_cast<double>(
+                   std::max(model.kv_width(), model.head_size * plan.mesh.size(Axis::tp))),
+               own = 2 * tokens * kv / t, blocks = stage.blocks;
+  using context_parallel::Exchange;
+  if (plan.context.exchange == Exchange::all_gather) {
+    load.context_forward = {{Collective::all_gather, blocks, c * e * own}};
+    load.context_backward = {{Collective::reduce_scatter, blocks, c * e * own}};
+  } else if (plan.context.exchange == Exchange::ring) {
+    load.context_forward = {{Collective::point_to_point, blocks * (c - 1), e * own}};
+    load.context_backward = {{Collective::point_to_point, blocks * (c - 1), e * own},
+                             {Collective::point_to_point, blocks * c, std::max(4.0, e) * own}};
+  } else {
+    const Calls each{Collective::all_to_all, 4 * blocks, e * tokens * (2 * q + 2 * kv) / t / 4};
+    load.context_forward = load.context_backward = {each};
+  }
+  if (plan.recompute == Recompute::full)
+    load.context_backward.insert(load.context_backward.end(), load.context_forward.begin(),
+                                 load.context_forward.end());
+  const double share =
+      attention_flops(model, plan).value() / block_forward_flops(model, plan).value();
+  load.attention_forward = share * load.forward;
+  load.attention_backward = share * (load.input + load.weight);
+}
+
 void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
                     StageLoad& load) {
   const Quantity t = tensor_ranks(plan);
@@ -138,6 +169,7 @@ PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
       add_tensor_calls(model, plan, stage, each);
       each.tensor_sums = tensor_bytes_of_sums(model, plan, stage).value();
     }
+    if (plan.mesh.size(Axis::cp) > 1) add_context_calls(model, plan, stage, each);
     add_data_calls(model, plan, stage, each);
     const Quantity held = stage_parameters(model, t, stage);
     each.optimizer =

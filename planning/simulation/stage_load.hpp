@@ -14,7 +14,8 @@
 
 namespace ringside::planning {
 
-// `count` collectives, each of a buffer of `bytes`: the whole buffer, on all ranks together.
+// `count` collectives, each of a buffer of `bytes`: the whole buffer, on all ranks together; or
+// messages of `bytes` to the next rank.
 struct Calls {
   collectives::Collective collective = collectives::Collective::all_reduce;
   double count = 0;
@@ -28,6 +29,10 @@ struct StageLoad {
   double blocks = 1;  // that share these seconds
   // Tensor parallel, of one micro-batch. What follows needs their results.
   std::vector<Calls> tensor_forward, tensor_backward;
+  // Context parallel, of one micro-batch: collectives that attention waits for, or a ring's
+  // messages to the next rank, which are passed on while attention computes for so many seconds.
+  std::vector<Calls> context_forward, context_backward;
+  double attention_forward = 0, attention_backward = 0;
   double tensor_sums = 0;  // bytes that a rank sends once a step for gradients that ranks share
   // Sharded parameters (fsdp, or ZeRO stage 3), of one micro-batch: while a block computes, the
   // next unit is gathered, or the gradients of the one before are reduced.

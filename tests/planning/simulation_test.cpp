@@ -15,6 +15,7 @@
 
 using namespace ringside;
 using namespace ringside::planning;
+using context_parallel::Exchange;
 using pipeline_parallel::Durations;
 
 namespace {
@@ -72,6 +73,73 @@ Model large_model() {
 }
 
 }  // namespace
+
+TEST_CASE("context parallel: bytes as in the account, exposed what attention does not hide") {
+  const Model model = find_model("llama3-8b");
+  const Machine h100 = find_machine("h100");
+  for (const auto exchange : {Exchange::all_gather, Exchange::ring, Exchange::ulysses})
+    for (const char* mesh : {"cp=2", "cp=4,tp=2", "pp=2,dp=2,cp=2,tp=2", "fsdp=2,cp=4"})
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        CAPTURE(mesh);
+        CAPTURE(name_of(exchange));
+        Plan plan{.mesh = MeshShape(mesh),
+                  .micro_batches = 4,
+                  .sequence = 8192,
+                  .context = {.exchange = exchange},
+                  .recompute = recompute};
+        const Simulation simulated = simulate(model, plan, h100);
+        const Account accounted = account(model, plan, h100);
+        double sent = 0, expected = 0;
+        for (const LinkLoad& load : simulated.loads)
+          if (load.axis == "cp") sent += load.bytes;
+        for (const Sent& each : accounted.traffic)
+          if (each.axis == "cp") expected += each.bytes;
+        CHECK(sent == doctest::Approx(expected).epsilon(1e-9));
+        const auto exposed = std::ranges::find(simulated.exposed, "cp", &Exposed::axis);
+        REQUIRE(exposed != simulated.exposed.end());
+        // Attention over 8,192 tokens is longer than the messages of a ring over NVLink.
+        if (exchange == Exchange::ring)
+          CHECK(exposed->seconds < 0.2 * accounted.step_seconds);
+        else
+          CHECK(exposed->seconds > 0);
+        // Without overlap a ring is waited for, too.
+        Machine serial = h100;
+        serial.overlap = 0;
+        if (exchange == Exchange::ring) CHECK(simulate(model, plan, serial).step > simulated.step);
+      }
+}
+
+TEST_CASE("context parallel: an all-gather and a reduce-scatter of keys in each block, by hand") {
+  const Model model = find_model("llama3-8b");
+  const Machine h100 = find_machine("h100");
+  const Plan plan{.mesh = MeshShape("cp=4"),
+                  .micro_batches = 3,
+                  .sequence = 8192,
+                  .context = {.exchange = Exchange::all_gather}};
+  const Simulation simulated = simulate(model, plan, h100);
+  // 2,048 tokens of a rank, keys and values of 1,024 numbers, 2 bytes each, gathered on 4 ranks.
+  Network network(h100);
+  const double gather = network.collective_seconds(collectives::Collective::all_gather, {0, 4, 1},
+                                                   4.0 * 2048 * 2 * 1024 * 2);
+  Machine silent = h100;
+  silent.levels[0].latency = 0, silent.levels[0].bytes_per_second = 1e30;
+  const double without = simulate(model, plan, silent).step;
+  const double calls = 3 * 32 * 2 * gather;
+  CHECK(simulated.step - without > calls);  // and the gradients' last bucket
+  CHECK(simulated.step - without < 1.05 * calls);
+  // A slow rank holds up all that exchange keys with it.
+  SimulationOptions options;
+  options.stragglers.slow[3] = 2;
+  const Simulation slow = simulate(model, plan, h100, options);
+  CHECK(slow.step > 1.8 * (simulated.step - calls));
+  CHECK_THROWS_WITH(simulate(model, {.mesh = MeshShape("cp=2,dp=2"), .sequence = 8192}, h100),
+                    "the mesh cp=2,dp=2 is not simulated: with cp the axes are expected in the "
+                    "order pp, dp, fsdp, cp, tp");
+  options.congestion = true;
+  CHECK_THROWS_WITH(simulate(model, plan, h100, options),
+                    "--congestion does not know context parallel: leave it out, or the axis cp "
+                    "out of --mesh cp=4");
+}
 
 TEST_CASE("for every schedule, spans and bubble are those of the pipeline's own proof") {
   // The last one has long messages: a lane carries one at a time.
