@@ -32,6 +32,18 @@
 #include "collectives/execution/reduce.hpp"
 
 namespace ringside::collectives {
+
+// Memory of an executor that its calls use one after the other, so that none allocates.
+struct PipelineMemory {
+  explicit PipelineMemory(int window) : packed(static_cast<std::size_t>(window) + 1) {}
+
+  std::vector<std::byte> scratch;  // chunks that only pass through this rank
+  std::vector<std::span<const std::byte>> input_parts;
+  std::vector<std::span<std::byte>> result_parts;
+  std::vector<std::vector<std::byte>> packed;  // slices of several parts that are under way, and
+                                               // one from this rank to itself
+};
+
 namespace {
 
 // One slice of one step of one segment. The order of cursors is the order in which slices are sent,
@@ -103,16 +115,15 @@ struct Slicing {
 class Pipeline {
  public:
   Pipeline(Transport& transport, const DataFlow& flow, const Task& task, const Buffers& buffers,
-           const Slicing& slicing, std::byte* scratch, const MessageHeader& header)
+           const Slicing& slicing, PipelineMemory& memory, const MessageHeader& header)
       : transport_(transport),
         flow_(flow),
         task_(task),
         buffers_(buffers),
         slicing_(slicing),
-        scratch_(scratch),
+        memory_(memory),
         header_(header),
-        end_{slicing.segments, 0, 0},
-        packed_(static_cast<std::size_t>(transport.window()) + 1) {
+        end_{slicing.segments, 0, 0} {
     to_send_ = sent_ = seek({}, true);
     to_receive_ = seek({}, false);
   }
@@ -149,7 +160,7 @@ class Pipeline {
  private:
   void post_send() {
     const Send& send = *step(to_send_).send;
-    std::vector<std::byte>& room = packed_[posted_++ % (packed_.size() - 1)];
+    std::vector<std::byte>& room = memory_.packed[posted_++ % (memory_.packed.size() - 1)];
     transport_.post_send(send.to, header(to_send_, task_.extent(send)), payload_of(to_send_, room));
     to_send_ = after(to_send_, true);
   }
@@ -170,7 +181,7 @@ class Pipeline {
   // A rank sends to itself without the transport.
   void apply_own_slices() {
     while (from_itself(to_receive_) && may_apply(to_receive_)) {
-      apply(payload_of(to_receive_, packed_.back()));
+      apply(payload_of(to_receive_, memory_.packed.back()));
       to_receive_ = after(to_receive_, false);
     }
   }
@@ -193,7 +204,7 @@ class Pipeline {
       const std::span<std::byte> part = into[i];
       if (adds)
         combine(task_.call.type, task_.call.reduce, part.data(),
-                first ? input_parts_[i].data() : part.data(), payload.data(),
+                first ? memory_.input_parts[i].data() : part.data(), payload.data(),
                 part.size() / slicing_.element);
       else
         std::memcpy(part.data(), payload.data(), part.size());
@@ -243,20 +254,21 @@ class Pipeline {
   bool kept(ChunkRange range) const { return contains(buffers_.kept, range.first); }
   const std::vector<std::span<const std::byte>>& in_input(ChunkRange range, int slice) {
     slicing_.find_parts({task_.input_chunks, range}, slice, buffers_.input, buffers_.given,
-                        input_parts_);
-    return input_parts_;
+                        memory_.input_parts);
+    return memory_.input_parts;
   }
 
   // In the output, or in scratch memory where the chunk only passes through this rank.
   const std::vector<std::span<std::byte>>& in_result(ChunkRange range, int slice) {
     const Task::Extent extent{task_.chunks, range};
     if (kept(range)) {
-      slicing_.find_parts(extent, slice, buffers_.output, buffers_.kept, result_parts_);
+      slicing_.find_parts(extent, slice, buffers_.output, buffers_.kept, memory_.result_parts);
     } else {
-      result_parts_.assign(1, {scratch_ + slicing_.scratch_offset_of(range, slice),
-                               slicing_.bytes_of(extent, slice)});
+      memory_.result_parts.assign(
+          1, {memory_.scratch.data() + slicing_.scratch_offset_of(range, slice),
+              slicing_.bytes_of(extent, slice)});
     }
-    return result_parts_;
+    return memory_.result_parts;
   }
 
   std::span<const std::byte> payload_of(const Cursor& at, std::vector<std::byte>& room) {
@@ -300,7 +312,7 @@ class Pipeline {
   const Task& task_;
   const Buffers buffers_;
   const Slicing& slicing_;
-  std::byte* const scratch_;
+  PipelineMemory& memory_;
   const MessageHeader header_;  // all but step, slice, bytes, and the count of an unequal block
   const Cursor end_;
 
@@ -310,11 +322,7 @@ class Pipeline {
   bool arrived_ = false;  // the slice to receive is in payload_, not yet applied
   std::span<const std::byte> payload_;
   std::vector<std::byte> buffered_;
-  std::vector<std::span<const std::byte>> input_parts_;
-  std::vector<std::span<std::byte>> result_parts_;
-  std::vector<std::vector<std::byte>> packed_;  // slices of several parts that are under way, and
-                                                // one from this rank to itself
-  std::size_t posted_ = 0;                      // sends so far
+  std::size_t posted_ = 0;  // sends so far
 };
 
 // Whether the chunks that are both given and kept lie at the same address in both buffers.
@@ -334,7 +342,8 @@ class PipelinedExecutor final : public Executor {
       : Executor(transport),
         one_shot_(number_of(find_algorithm(Collective::all_reduce, "one_shot"))),
         slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
-        slices_per_segment_(options.slices_per_segment) {}
+        slices_per_segment_(options.slices_per_segment),
+        memory_(transport.window()) {}
 
   void run(const Task& task) override {
     if (may_announce(task)) return add_announcements(task);
@@ -395,10 +404,10 @@ class PipelinedExecutor final : public Executor {
     for (int c = 0; c < task.chunks.chunks(); ++c)
       passes_through = passes_through || (flow.received[c] && !contains(buffers.kept, c));
     const std::size_t scratch_bytes = slicing.scratch_bytes(task.chunks.chunks());
-    if (passes_through && scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
+    if (passes_through && memory_.scratch.size() < scratch_bytes)
+      memory_.scratch.resize(scratch_bytes);
 
-    Pipeline pipeline(transport_, flow, task, buffers, slicing, scratch_.data(),
-                      header(task, 0, 0));
+    Pipeline pipeline(transport_, flow, task, buffers, slicing, memory_, header(task, 0, 0));
     while (!pipeline.finished()) {
       pipeline.post_all_allowed();
       if (pipeline.finished()) return;
@@ -442,7 +451,8 @@ class PipelinedExecutor final : public Executor {
   const std::size_t slice_bytes_;
   const int slices_per_segment_;
   std::map<std::pair<const Schedule*, bool>, DataFlow> flows_;
-  std::vector<std::byte> scratch_, kept_input_, workspace_;  // kept between calls
+  PipelineMemory memory_;
+  std::vector<std::byte> kept_input_, workspace_;  // kept between calls
 };
 
 std::unique_ptr<Executor> make_pipelined_executor(Transport& transport,
