@@ -48,13 +48,14 @@ std::string in_words(const Durations& durations, bool in_parts) {
   return text;
 }
 
-bool has_parts(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.actions, [](const std::vector<Action>& actions) {
-    return std::ranges::find(actions, Kind::backward_weight, &Action::kind) != actions.end();
+bool has_parts(const pipeline_parallel::Schedule& schedule) {
+  return std::ranges::any_of(schedule.actions, [](const auto& actions) {
+    return std::ranges::find(actions, Kind::backward_weight, &pipeline_parallel::Action::kind) !=
+           actions.end();
   });
 }
 
-std::string title_of(const std::string& name, const Schedule& schedule,
+std::string title_of(const std::string& name, const pipeline_parallel::Schedule& schedule,
                      const Durations& durations) {
   const std::string stages =
       schedule.stages() == schedule.ranks() ? "" : fmt::format(", {} stages", schedule.stages());
@@ -63,7 +64,7 @@ std::string title_of(const std::string& name, const Schedule& schedule,
                      in_words(durations, has_parts(schedule)));
 }
 
-std::string legend_of(const Schedule& schedule) {
+std::string legend_of(const pipeline_parallel::Schedule& schedule) {
   std::string legend =
       has_parts(schedule)
           ? "F forward; I and W: gradients of input and weights; number: micro-batch.\n"
@@ -123,7 +124,7 @@ Json json_of(const std::string& name, const TimedSchedule& timed) {
           {"of_rank", ranks}};
 }
 
-Schedule schedule_of(const std::string& name, const PipelineOptions& options) {
+pipeline_parallel::Schedule schedule_of(const std::string& name, const PipelineOptions& options) {
   const bool from_file = name.starts_with("csv:");
   const int ranks = options.ranks == 0 && !from_file ? 4 : options.ranks;
   const int micro_batches = options.micro_batches == 0 && !from_file ? 8 : options.micro_batches;
@@ -132,7 +133,7 @@ Schedule schedule_of(const std::string& name, const PipelineOptions& options) {
 
 void draw(const PipelineOptions& options) {
   const std::string& name = options.schedule;
-  const Schedule schedule = schedule_of(name, options);
+  const pipeline_parallel::Schedule schedule = schedule_of(name, options);
   const std::vector<std::string> findings = verify(schedule);
   if (!findings.empty()) fail("{}: {}", name, fmt::join(findings, "\n"));
 
