@@ -205,7 +205,10 @@ TEST_CASE("a timeline has the steps of the calls in the trace") {
     }
   }
   CHECK(recorded.size() > 20);
-  CHECK(shown == recorded);
+  // Where one rank begins a step before another one has ended the last, both windows show what is
+  // in both.
+  CHECK(std::ranges::includes(shown, recorded));
+  CHECK(std::set(shown.begin(), shown.end()) == std::set(recorded.begin(), recorded.end()));
   CHECK(ops > 100);
 }
 
