@@ -229,7 +229,7 @@ TEST_CASE("what is an estimate is called one") {
   const std::string explained = output_of({"--model", "lab", "--machine", "h100", "--explain"});
   CHECK(contains(explained, "Where the figures of h100 come from\n  NVIDIA H100 datasheet"));
   CHECK(contains(explained, "Estimates: 65 % of the"));
-  for (const char* machine : {"a100", "h100", "h100-nvls", "llama3", "tpu-v5p"})
+  for (const char* machine : {"a100", "h100", "h100-nvls", "llama3", "p5", "tpu-v5p"})
     CHECK(contains(output_of({"--model", "lab", "--machine", machine, "--explain"}), "Estimates:"));
 }
 
