@@ -138,13 +138,16 @@ build() {
     --parallel "$(compile_jobs)"
 }
 
+# More tests than processors: many wait most of their time.
+test_jobs=$(($(nproc) + 1))
+
 # run_tests PRESET [CTEST OPTIONS]: shows how far ctest is, then its summary, and what was skipped.
 run_tests() {
   local preset=$1 log=$log_folder/$1-tests.log status=0
   shift
   say "running the tests of ${preset}${*:+ ($*)}"
   mkdir -p "$log_folder"
-  ctest --preset "$preset" -j2 --no-tests=error "$@" </dev/null 2>&1 | tee "$log" | show_progress ||
+  ctest --preset "$preset" -j"$test_jobs" --no-tests=error "$@" </dev/null 2>&1 | tee "$log" | show_progress ||
     status=$?
   if [ "$status" -ne 0 ]; then
     sed -n '/^The following tests FAILED/,$!{/Passed  /d;/^ *Start /d;p}' "$log" >&2
