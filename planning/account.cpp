@@ -295,7 +295,7 @@ void Accountant::traffic() {
 void Accountant::time() {
   section("Time of a step");
   double tensor = 0, exposed = 0;
-  for (const Sent& each : account_.traffic)
+  for (const AxisTraffic& each : account_.traffic)
     (each.axis == "tp" ? tensor : exposed) += each.exposed();
   const Quantity computing("t_stage", stage_seconds_), communication("t_tp", tensor),
       others("t_exposed", exposed);
@@ -326,7 +326,7 @@ void Accountant::time() {
   if (kernels > 0) rows.push_back({"launches of kernels", kernels});
   for (const auto& axis : std::views::reverse(parallel::all_axes())) {
     double seconds = 0;
-    for (const Sent& each : account_.traffic)
+    for (const AxisTraffic& each : account_.traffic)
       if (each.axis == axis.name) seconds += each.exposed();
     if (seconds > 0) rows.push_back({fmt::format("{} communication, exposed", axis.name), seconds});
   }

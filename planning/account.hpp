@@ -20,7 +20,7 @@ struct Section {
 };
 
 // What one rank of the busiest stage sends along one axis in one step.
-struct Sent {
+struct AxisTraffic {
   std::string axis, what;  // "tp", "all-reduce of activations"
   std::string level;       // the network that carries it
   double calls = 0, bytes = 0;
@@ -45,7 +45,7 @@ struct Account {
 
   // The rest is empty if the model's blocks are unknown (Model::has_blocks).
   std::int64_t busiest = 0;  // the coordinate along pp of the rank whose traffic and time follow
-  std::vector<Sent> traffic;
+  std::vector<AxisTraffic> traffic;
   std::vector<TimeRow> time;
   double tokens = 0;  // of a step, over all ranks
   double model_flops = 0, hardware_flops = 0;

@@ -24,7 +24,7 @@ std::vector<std::string> environment_with(const Environment& variables) {
 
 // What a forked child needs. The parent makes it before the fork, because the child must not
 // allocate between fork and exec.
-struct ChildPlan {
+struct ChildSetup {
   std::vector<char*> arguments;
   std::vector<char*> environment;
   pid_t launcher;
@@ -35,21 +35,21 @@ struct ChildPlan {
 };
 
 // Runs in the child. Async-signal-safe calls only.
-[[noreturn]] void become_program(const ChildPlan& plan, const SignalPipe& signals,
+[[noreturn]] void become_program(const ChildSetup& setup, const SignalPipe& signals,
                                  const BlockSignals& blocked) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // If the launcher died before the line above, no signal will come.
-  if (::getppid() != plan.launcher) ::_exit(1);
+  if (::getppid() != setup.launcher) ::_exit(1);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  ::dup2(plan.standard_output, STDOUT_FILENO);
-  ::dup2(plan.standard_error, STDERR_FILENO);
-  if (plan.inherited >= 0) ::fcntl(plan.inherited, F_SETFD, 0);
+  ::dup2(setup.standard_output, STDOUT_FILENO);
+  ::dup2(setup.standard_error, STDERR_FILENO);
+  if (setup.inherited >= 0) ::fcntl(setup.inherited, F_SETFD, 0);
   signals.restore();
   blocked.unblock();
-  ::execvpe(plan.arguments[0], plan.arguments.data(), plan.environment.data());
+  ::execvpe(setup.arguments[0], setup.arguments.data(), setup.environment.data());
   const int reason = errno;
-  [[maybe_unused]] const ssize_t ignored = ::write(plan.status, &reason, sizeof reason);
+  [[maybe_unused]] const ssize_t ignored = ::write(setup.status, &reason, sizeof reason);
   ::_exit(127);
 }
 
@@ -98,19 +98,19 @@ RankProcess start_rank(std::vector<std::string> command, const Environment& vari
   Pipe output = make_pipe();
   Pipe errors = make_pipe();
   Pipe status = make_pipe();
-  const ChildPlan plan{.arguments = exec_arguments(command),
-                       .environment = exec_arguments(environment),
-                       .launcher = ::getpid(),
-                       .standard_output = own_output ? STDOUT_FILENO : output.write_end.get(),
-                       .standard_error = own_output ? STDERR_FILENO : errors.write_end.get(),
-                       .inherited = inherited,
-                       .status = status.write_end.get()};
+  const ChildSetup setup{.arguments = exec_arguments(command),
+                         .environment = exec_arguments(environment),
+                         .launcher = ::getpid(),
+                         .standard_output = own_output ? STDOUT_FILENO : output.write_end.get(),
+                         .standard_error = own_output ? STDERR_FILENO : errors.write_end.get(),
+                         .inherited = inherited,
+                         .status = status.write_end.get()};
   RankProcess process;
   process.rank = std::stoi(variables.at("RANK"));
   {
     const BlockSignals blocked;
     process.pid = ::fork();
-    if (process.pid == 0) become_program(plan, signals, blocked);
+    if (process.pid == 0) become_program(setup, signals, blocked);
   }
   require(process.pid > 0, "cannot start a process for rank {}: {}", process.rank,
           std::strerror(errno));

@@ -46,7 +46,7 @@ struct Sums {
 };
 Sums sums_of(const Account& account, const char* axis) {
   Sums sums;
-  for (const Sent& each : account.traffic)
+  for (const AxisTraffic& each : account.traffic)
     if (each.axis == axis)
       sums.calls += each.calls, sums.bytes += each.bytes, sums.seconds += each.seconds,
           sums.hidden += each.hidden;
@@ -203,9 +203,10 @@ TEST_CASE("a schedule from a file with several stages per rank") {
 TEST_CASE("an axis uses the innermost network that holds its group") {
   // The groups of pp span all 64 devices, those of tp 8 neighbours.
   const Account result = account_of(plan_on("pp=2,dp=8,tp=4"));
-  for (const Sent& each : result.traffic)
+  for (const AxisTraffic& each : result.traffic)
     CHECK(each.level == (each.axis == "tp" ? "NVLink" : "InfiniBand"));
-  for (const Sent& each : account_of(plan_on("tp=4,dp=2")).traffic) CHECK(each.level == "NVLink");
+  for (const AxisTraffic& each : account_of(plan_on("tp=4,dp=2")).traffic)
+    CHECK(each.level == "NVLink");
 }
 
 TEST_CASE("blocks in flight, by schedule and stage") {
@@ -296,10 +297,10 @@ TEST_CASE("communication hides as far as it fits behind computing, and tensor pa
   // A fast network hides everything but the calls that no block runs beside.
   Machine fast = find_machine("h100");
   for (Level& level : fast.levels) level.bytes_per_second = 1e15, level.latency = 0;
-  for (const Sent& each : account(small_model(), plan_on("dp=4"), fast).traffic)
+  for (const AxisTraffic& each : account(small_model(), plan_on("dp=4"), fast).traffic)
     CHECK(each.exposed() == 0);
   std::vector<double> shares;
-  for (const Sent& each : account(small_model(), plan_on("fsdp=4"), fast).traffic)
+  for (const AxisTraffic& each : account(small_model(), plan_on("fsdp=4"), fast).traffic)
     shares.push_back(std::round(each.exposed() / each.seconds * each.calls / 4));
   CHECK(shares == std::vector<double>{2, 1, 2});  // of 14, 12 and 14 in each micro-batch
 }

@@ -92,7 +92,7 @@ TEST_CASE("context parallel: bytes as in the account, exposed what attention doe
         double sent = 0, expected = 0;
         for (const LinkLoad& load : simulated.loads)
           if (load.axis == "cp") sent += load.bytes;
-        for (const Sent& each : accounted.traffic)
+        for (const AxisTraffic& each : accounted.traffic)
           if (each.axis == "cp") expected += each.bytes;
         CHECK(sent == doctest::Approx(expected).epsilon(1e-9));
         const auto exposed = std::ranges::find(simulated.exposed, "cp", &Exposed::axis);
@@ -302,7 +302,7 @@ TEST_CASE("the links carry the bytes that the account counts") {
       const std::string name(name_of(axis));
       CAPTURE(name);
       double counted = 0, carried = 0;
-      for (const Sent& each : formulas.traffic)
+      for (const AxisTraffic& each : formulas.traffic)
         if (each.axis == name) counted += each.bytes;
       for (const LinkLoad& each : simulation.loads)
         if (each.axis == name) carried += each.bytes;

@@ -28,7 +28,7 @@ Machine servers(bool rails, double oversubscription) {
 double seconds_along(const char* axis, const char* mesh, const Machine& machine) {
   const Account result = account(find_model("llama3-8b"), plan_on(mesh), machine);
   double seconds = 0;
-  for (const Sent& each : result.traffic)
+  for (const AxisTraffic& each : result.traffic)
     if (each.axis == axis) seconds += each.seconds;
   return seconds;
 }

@@ -36,7 +36,7 @@ struct TrainingPlan : training::Plan {
   bool overwrite = false;                     // `save` may hold another run
   // The command that continues the run from `save`, also past `stop_at` if it has stopped there.
   std::function<std::string(bool stopped)> resume_command;
-  RecordingPlan recording;
+  RecordingOptions recording;
   std::int64_t sample_tokens = 0;
   std::int64_t sample_every = 0;  // in steps; 0: only at the end
   transformer::SampleOptions sample;

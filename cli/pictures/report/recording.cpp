@@ -22,18 +22,18 @@ std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text) {
   return {first, last};
 }
 
-Recording::Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t end)
-    : plan_(plan) {
+Recording::Recording(const RecordingOptions& options, std::int64_t begin, std::int64_t end)
+    : options_(options) {
   first_ = std::min(begin + 3, std::max(begin + 1, end - 2)), last_ = std::min(begin + 5, end);
-  if (!plan.steps) return;
-  std::tie(first_, last_) = *plan.steps;
+  if (!options.steps) return;
+  std::tie(first_, last_) = *options.steps;
   require(first_ <= end && last_ > begin,
           "cannot trace steps {} to {}: the run takes steps {} to {}", first_, last_, begin + 1,
           end);
 }
 
 void Recording::before_step(std::int64_t step) {
-  if (!plan_.wanted() || step < first_ || step > last_) return;
+  if (!options_.wanted() || step < first_ || step > last_) return;
   on_.emplace(trace_);
   profile_.emplace();
   step_began_ = Clock::now();
@@ -50,17 +50,17 @@ void Recording::after_step(const training::StepReport& report) {
 
 void Recording::write(collectives::ProcessGroup& group, const std::string& title,
                       const std::vector<std::pair<std::string, std::string>>& facts) {
-  if (!plan_.wanted()) return;
-  if (plan_.mesh) trace_.set_coordinates(plan_.mesh->describe(group.rank()));
+  if (!options_.wanted()) return;
+  if (options_.mesh) trace_.set_coordinates(options_.mesh->describe(group.rank()));
   const auto ranks = gather_traces(trace_, group);
   if (group.rank() != 0) return;
-  if (!plan_.trace.empty()) {
-    write_json_file(plan_.trace.string(), collectives::chrome_trace(ranks));
-    fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", plan_.trace.string());
+  if (!options_.trace.empty()) {
+    write_json_file(options_.trace.string(), collectives::chrome_trace(ranks));
+    fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", options_.trace.string());
   }
-  if (!plan_.report.empty()) {
+  if (!options_.report.empty()) {
     write_page(ranks, title, facts);
-    fmt::print("{}", page_line("report", plan_.report.string()));
+    fmt::print("{}", page_line("report", options_.report.string()));
   }
   std::fflush(stdout);
 }
@@ -91,7 +91,7 @@ void Recording::write_page(const std::vector<RankTrace>& ranks, const std::strin
     report.figures.push_back(std::move(memory));
   }
   report.figures.push_back(loss_figure(bits_per_byte_));
-  write_report(plan_.report.string(), report);
+  write_report(options_.report.string(), report);
 }
 
 }  // namespace ringside::cli

@@ -1,7 +1,7 @@
 // The recording of a run for `ringside train --trace` and `--report`. Every rank records a trace of
 // a few steps, and the loss of all steps.
 //
-//     Recording recording(plan, begin, end);
+//     Recording recording(options, begin, end);
 //     recording.before_step(1);
 //     observer.after_step = [&](const auto& report) {
 //       recording.after_step(report);
@@ -27,7 +27,7 @@
 
 namespace ringside::cli {
 
-struct RecordingPlan {
+struct RecordingOptions {
   std::filesystem::path trace, report;  // empty: none
   // The first and the last step. Without: the third to the fifth of the run, or as many as it has.
   std::optional<std::pair<std::int64_t, std::int64_t>> steps;
@@ -47,8 +47,8 @@ std::vector<std::pair<std::string, Window>> recorded_steps(const std::vector<Ran
 class Recording {
  public:
   // The run takes the steps after `begin`, up to and including `end`. Throws Error if it takes none
-  // of the steps of the plan.
-  Recording(const RecordingPlan& plan, std::int64_t begin, std::int64_t end);
+  // of the steps that `options` names.
+  Recording(const RecordingOptions& options, std::int64_t begin, std::int64_t end);
 
   void before_step(std::int64_t step);
   void after_step(const training::StepReport& report);
@@ -62,7 +62,7 @@ class Recording {
   void write_page(const std::vector<RankTrace>& ranks, const std::string& title,
                   const std::vector<std::pair<std::string, std::string>>& facts) const;
 
-  RecordingPlan plan_;
+  RecordingOptions options_;
   std::int64_t first_, last_;
   Trace trace_;
   std::optional<Trace::On> on_;  // while a step is recorded
