@@ -7,14 +7,17 @@
 namespace ringside::training {
 namespace {
 
-std::string rows_until(const std::filesystem::path& path, std::int64_t last) {
+std::string rows_until(const std::filesystem::path& path, std::int64_t last,
+                       std::int64_t& last_kept) {
   std::ifstream before(path);
   std::string kept;
   for (std::string line; std::getline(before, line);) {
     const auto row = nlohmann::json::parse(line, nullptr, false);
     if (row.is_object() && row.contains("step") && row["step"].is_number_integer() &&
-        row["step"] <= last)
+        row["step"] <= last) {
       kept += line + "\n";
+      last_kept = row["step"];
+    }
   }
   return kept;
 }
@@ -23,7 +26,7 @@ std::string rows_until(const std::filesystem::path& path, std::int64_t last) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t keep_until) : path_(path) {
   if (path.empty()) return;
-  const std::string kept = keep_until > 0 ? rows_until(path, keep_until) : "";
+  const std::string kept = keep_until > 0 ? rows_until(path, keep_until, last_step_) : "";
   file_.open(path, std::ios::trunc);
   file_ << kept << std::flush;
 }
@@ -38,7 +41,9 @@ void MetricsFile::step(const StepReport& report) {
                                 {"gradient_norm", report.gradient_norm},
                                 {"lr", report.learning_rate}};
   if (report.busiest_expert > 0) row["busiest_expert"] = report.busiest_expert;
+  if (!report.members.empty()) row["ranks"] = report.members;
   write(row);
+  last_step_ = report.step;
 }
 
 void MetricsFile::validation(std::int64_t step, double bits_per_byte) {

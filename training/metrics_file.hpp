@@ -22,11 +22,14 @@ class MetricsFile {
   void step(const StepReport& report);
   void validation(std::int64_t step, double bits_per_byte);
 
+  std::int64_t last_step() const { return last_step_; }  // with a row in the file, or 0
+
  private:
   void write(const nlohmann::ordered_json& row);
 
   std::filesystem::path path_;
   std::ofstream file_;
+  std::int64_t last_step_ = 0;
 };
 
 }  // namespace ringside::training

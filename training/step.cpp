@@ -5,10 +5,10 @@
 
 namespace ringside::training {
 
-StepNumbers take_step(ParallelStrategy& strategy, const transformer::Model& model,
-                      autograd::Optimizer& optimizer,
-                      std::span<const transformer::Batch> micro_batches, double clip,
-                      const std::function<void(const char*)>& ended) {
+StepNumbers compute_gradients(ParallelStrategy& strategy, const transformer::Model& model,
+                              autograd::Optimizer& optimizer,
+                              std::span<const transformer::Batch> micro_batches, double clip,
+                              const std::function<void(const char*)>& ended) {
   const auto tell = [&](const char* part) {
     if (ended) ended(part);
   };
@@ -25,7 +25,17 @@ StepNumbers take_step(ParallelStrategy& strategy, const transformer::Model& mode
     step.gradient_norm = strategy.gradient_norm(optimizer);
     if (clip > 0) optimizer.set_gradient_scale(autograd::clip_factor(step.gradient_norm, clip));
   });
-  phase("optimizer", [&] { strategy.step(optimizer); });
+  return step;
+}
+
+StepNumbers take_step(ParallelStrategy& strategy, const transformer::Model& model,
+                      autograd::Optimizer& optimizer,
+                      std::span<const transformer::Batch> micro_batches, double clip,
+                      const std::function<void(const char*)>& ended) {
+  const StepNumbers step =
+      compute_gradients(strategy, model, optimizer, micro_batches, clip, ended);
+  in_phase("optimizer", [&] { strategy.step(optimizer); });
+  if (ended) ended("optimizer");
   return step;
 }
 

@@ -1,4 +1,4 @@
-// take_step: one training step, from clean gradients to new parameters. The trainer takes it, and
+// One training step, from clean gradients to new parameters. The trainer takes it in two parts, and
 // `ringside bench` measures it.
 #pragma once
 
@@ -17,8 +17,15 @@ struct StepNumbers {
   double gradient_norm = 0;  // of the whole batch, before clipping
 };
 
-// `clip` is the largest norm of all gradients together; 0: no clipping. `ended` is called with the
-// name of each part at its end: "batches", "finish gradients", "clip", "optimizer".
+// All of a step but the update: afterwards strategy.step(optimizer) is due. `clip` is the largest
+// norm of all gradients together; 0: no clipping. `ended` is called with the name of each part at
+// its end: "batches", "finish gradients", "clip".
+StepNumbers compute_gradients(ParallelStrategy& strategy, const transformer::Model& model,
+                              autograd::Optimizer& optimizer,
+                              std::span<const transformer::Batch> micro_batches, double clip,
+                              const std::function<void(const char*)>& ended = {});
+
+// A whole step; the last part is called "optimizer".
 StepNumbers take_step(ParallelStrategy& strategy, const transformer::Model& model,
                       autograd::Optimizer& optimizer,
                       std::span<const transformer::Batch> micro_batches, double clip,

@@ -96,7 +96,7 @@ Trainer::Trainer(transformer::Model& model, const transformer::Corpus& corpus,
                  ParallelStrategy& strategy, const TrainerOptions& options, Observer observer)
     : model_(model),
       corpus_(corpus),
-      strategy_(strategy),
+      strategy_(&strategy),
       options_(validated(options, model.config(), corpus, strategy.data_ranks())),
       observer_(std::move(observer)),
       learning_rate_{options.learning_rate, options.min_learning_rate, options.warmup,
@@ -107,17 +107,21 @@ Trainer::Trainer(transformer::Model& model, const transformer::Corpus& corpus,
     validation_.emplace(held_out, options.sequence, options.seed);
   model_.set_checkpoint_activations(options_.checkpoint_activations);
   model_.add_balance_loss(options_.accumulate);
-  strategy_.prepare(model_);
-  require_same_everywhere(corpus.fingerprint(), "the same text");
-  require_same_everywhere(corpus.vocabulary_fingerprint(), "the same tokenizer");
-  optimizer_ = strategy_.make_optimizer(
+  prepare();
+  optimizer_ = strategy_->make_optimizer(
       groups_of(model_, options.weight_decay), [this](std::vector<ParameterGroup> groups) {
         return training::make_optimizer(options_, std::move(groups));
       });
 }
 
+void Trainer::prepare() {
+  strategy_->prepare(model_);
+  require_same_everywhere(corpus_.fingerprint(), "the same text");
+  require_same_everywhere(corpus_.vocabulary_fingerprint(), "the same tokenizer");
+}
+
 void Trainer::require_same_everywhere(double integer, const char* what) {
-  require(strategy_.same_everywhere(integer),
+  require(strategy_->same_everywhere(integer),
           "the ranks do not all read {}: give every rank the same files", what);
 }
 
@@ -126,6 +130,13 @@ void Trainer::resume_at(std::int64_t steps_taken) {
           "{} of {} steps are taken already: ask for more with --steps", steps_taken,
           options_.steps);
   steps_taken_ = steps_taken;
+}
+
+void Trainer::change_strategy(ParallelStrategy& strategy) {
+  training::validate(options_, model_.config(), corpus_, strategy.data_ranks());
+  optimizer_->zero_grad();
+  strategy_ = &strategy;
+  prepare();
 }
 
 void Trainer::run(std::int64_t stop_at) {
@@ -144,39 +155,41 @@ void Trainer::run(std::int64_t stop_at) {
 bool Trainer::any_rank_is_interrupted() {
   if (!observer_.interrupted) return false;
   const bool here = observer_.interrupted();
-  return !strategy_.same_everywhere(here ? 1 : 0) || here;
+  return !strategy_->same_everywhere(here ? 1 : 0) || here;
 }
 
 StepReport Trainer::step() {
   const auto start = Clock::now();
-  const double communicated_before = strategy_.communication_seconds();
-  const std::vector<SecondsAlong> by_axis_before = strategy_.communication_by_axis();
+  const double communicated_before = strategy_->communication_seconds();
+  const std::vector<SecondsAlong> by_axis_before = strategy_->communication_by_axis();
   StepReport report;
   report.learning_rate = learning_rate_.at(steps_taken_);
 
   (void)model_.take_choices();  // those of a validation
   optimizer_->set_learning_rate(report.learning_rate);
   const StepNumbers step =
-      take_step(strategy_, model_, *optimizer_, draw_micro_batches(), options_.clip);
+      compute_gradients(*strategy_, model_, *optimizer_, draw_micro_batches(), options_.clip);
+  // Before the update, which needs no other rank: a step that any rank has finished, all can
+  // finish.
+  in_phase("loss of all ranks", [&] { report.loss = strategy_->average(step.loss); });
+  report.step = steps_taken_ + 1;
+  require(
+      std::isfinite(report.loss),
+      "the loss of step {} is {}: training has diverged; try a lower learning rate (it was {:.2g})",
+      report.step, report.loss, report.learning_rate);
+  in_phase("optimizer", [&] { strategy_->step(*optimizer_); });
+  ++steps_taken_;
   report.gradient_norm = step.gradient_norm;
   if (const auto choices = model_.take_choices(); !choices.empty())
     report.busiest_expert =
         static_cast<double>(*std::max_element(choices.begin(), choices.end()) *
                             static_cast<std::int64_t>(choices.size())) /
         static_cast<double>(std::accumulate(choices.begin(), choices.end(), std::int64_t{0}));
-  ++steps_taken_;
-
-  report.step = steps_taken_;
-  in_phase("loss of all ranks", [&] { report.loss = strategy_.average(step.loss); });
-  require(
-      std::isfinite(report.loss),
-      "the loss of step {} is {}: training has diverged; try a lower learning rate (it was {:.2g})",
-      report.step, report.loss, report.learning_rate);
   report.bits_per_byte =
       bits_per_byte(report.loss, training_.draw(steps_taken_ - 1, {0, options_.batch}));
   report.step_seconds = seconds_since(start);
-  report.communication_seconds = strategy_.communication_seconds() - communicated_before;
-  report.communication_by_axis = strategy_.communication_by_axis();
+  report.communication_seconds = strategy_->communication_seconds() - communicated_before;
+  report.communication_by_axis = strategy_->communication_by_axis();
   for (std::size_t i = 0; i < by_axis_before.size(); ++i)
     report.communication_by_axis[i].second -= by_axis_before[i].second;
   report.tokens_per_second =
@@ -189,9 +202,9 @@ StepReport Trainer::step() {
 // the loss of the share.
 std::vector<transformer::Batch> Trainer::draw_micro_batches() const {
   const transformer::Share share =
-      transformer::share_of_batch(options_.batch, strategy_.data_rank(), strategy_.data_ranks());
+      transformer::share_of_batch(options_.batch, strategy_->data_rank(), strategy_->data_ranks());
   const std::int64_t parts = options_.accumulate, count = share.count / parts;
-  const auto tokens = strategy_.tokens_of(options_.sequence);
+  const auto tokens = strategy_->tokens_of(options_.sequence);
   std::vector<transformer::Batch> micro_batches;
   for (std::int64_t part = 0; part < parts; ++part)
     micro_batches.push_back(
@@ -203,24 +216,24 @@ std::optional<double> Trainer::validate() {
   if (!validation_) return std::nullopt;
   const autograd::NoGrad no_grad;
   const std::int64_t windows = std::min(options_.validation_windows, validation_->windows());
-  const std::int64_t rank = strategy_.data_rank(), ranks = strategy_.data_ranks();
+  const std::int64_t rank = strategy_->data_rank(), ranks = strategy_->data_ranks();
   const std::int64_t first = windows * rank / ranks, end = windows * (rank + 1) / ranks;
   const std::int64_t at_once = options_.batch / ranks / options_.accumulate;
   // If a forward pass communicates, every rank must run as many as the rank with the largest share.
   const std::int64_t largest_share = (windows + ranks - 1) / ranks;
 
-  const auto tokens = strategy_.tokens_of(options_.sequence);
+  const auto tokens = strategy_->tokens_of(options_.sequence);
   double sum = 0;  // of the losses of the windows
   for (std::int64_t done = 0; done < largest_share; done += at_once) {
     const transformer::Share share{first + done, std::min(at_once, end - first - done)};
     if (share.count > 0)
-      sum += strategy_.loss_of(model_, validation_->consecutive(share, tokens)) *
+      sum += strategy_->loss_of(model_, validation_->consecutive(share, tokens)) *
              static_cast<double>(share.count);
-    else if (strategy_.forward_communicates())
-      (void)strategy_.loss_of(model_, validation_->consecutive({0, 1}, tokens));
+    else if (strategy_->forward_communicates())
+      (void)strategy_->loss_of(model_, validation_->consecutive({0, 1}, tokens));
   }
   const double nats_per_token =
-      strategy_.average(sum) * static_cast<double>(ranks) / static_cast<double>(windows);
+      strategy_->average(sum) * static_cast<double>(ranks) / static_cast<double>(windows);
   return bits_per_byte(nats_per_token, validation_->consecutive({0, windows}));
 }
 

@@ -1,9 +1,10 @@
 // Trainer: the training loop.
 //
 //     each step    draw this rank's share of the batch
-//                  take_step (step.hpp)       forward, backward, gradients of the whole batch,
-//                                             clipping, new parameters
-//                  average the loss over ranks, report
+//                  compute_gradients          forward, backward, gradients of the whole batch,
+//                                             clipping (step.hpp)
+//                  average the loss over ranks
+//                  new parameters, report
 //
 // It prints nothing. An Observer receives each report: a progress line, a metrics file, a test that
 // reads every gradient. It knows of other ranks only through ParallelStrategy.
@@ -67,6 +68,9 @@ struct StepReport {
   double communication_seconds = 0;  // part of step_seconds: waiting for other ranks
   std::vector<SecondsAlong> communication_by_axis = {};  // the same by the axes of a mesh
   double tokens_per_second = 0;                          // of all ranks together
+  // Who has taken part, by their numbers in the job, in the order of their ranks. Only of an
+  // elastic run (elastic/); a caller of the trainer fills it in.
+  std::vector<int> members = {};
 };
 
 // Functions that the trainer calls on every rank. Empty ones are skipped.
@@ -106,22 +110,28 @@ class Trainer {
   const TrainerOptions& options() const { return options_; }
   const autograd::Optimizer& optimizer() const { return *optimizer_; }
   autograd::Optimizer& optimizer() { return *optimizer_; }
-  const ParallelStrategy& strategy() const { return strategy_; }
+  const ParallelStrategy& strategy() const { return *strategy_; }
   const transformer::Corpus& corpus() const { return corpus_; }
   void resume_at(std::int64_t steps_taken);  // throws Error if no steps remain
+
+  // Goes on with other ranks. Their parameters become those of rank 0; the optimizer keeps its
+  // state. The strategy before must be gone, and must not shard anything; nor must the new one.
+  void change_strategy(ParallelStrategy& strategy);
+  void set_steps_taken(std::int64_t steps_taken) { steps_taken_ = steps_taken; }
 
   // Throws Error, "the ranks do not all read `what`", unless every rank passes the same integer,
   // which must be below 2^32. Every rank must call it.
   void require_same_everywhere(double integer, const char* what);
 
  private:
+  void prepare();
   std::vector<transformer::Batch> draw_micro_batches() const;
   bool any_rank_is_interrupted();
   double bits_per_byte(double nats_per_token, const transformer::Batch& whole) const;
 
   transformer::Model& model_;
   const transformer::Corpus& corpus_;
-  ParallelStrategy& strategy_;
+  ParallelStrategy* strategy_;
   TrainerOptions options_;
   Observer observer_;
   LearningRate learning_rate_;

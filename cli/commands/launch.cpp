@@ -10,7 +10,7 @@ namespace {
 
 struct LaunchArguments {
   LaunchOptions launch;
-  std::optional<int> node_rank;
+  std::optional<int> ranks, node_rank;
   double grace = 5;
   bool bare = false;
 };
@@ -27,6 +27,9 @@ void run(const LaunchArguments& args) {
         fmt::format("--node-rank {} does not exist: with --nnodes {} the nodes are 0 to {}",
                     options.node_rank, options.nodes, options.nodes - 1));
   }
+  const std::optional<int> ranks = ranks_or_elastic(args.ranks, options.elastic);
+  if (!ranks) throw UsageError("--ranks is required, or --elastic");
+  options.ranks = *ranks;
   options.grace = Seconds(args.grace);
   options.output = args.bare ? RankOutput::rank_0_bare : RankOutput::prefixed;
   throw Exit{launch(options)};
@@ -39,8 +42,9 @@ void add_launch_command(CLI::App& app) {
                                         run);
   LaunchArguments& args = *option.args;
   LaunchOptions& options = args.launch;
-  option("-n,--ranks N", options.ranks, "Number of ranks on this machine", at_least_one("rank"))
-      ->required();
+  option("-n,--ranks N", args.ranks, "Number of ranks on this machine [--elastic: MAX]",
+         at_least_one("rank"));
+  add_elastic_options(option.command(), options.elastic);
   option("--nnodes M", options.nodes, "Number of machines, each with the same number of ranks [1]",
          at_least_one("node"));
   option("--node-rank K", args.node_rank, "The number of this machine, from 0");

@@ -1,7 +1,9 @@
 // `ringside train`: trains a transformer on text, on one rank or many.
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,6 +21,7 @@
 #include "cli/pictures/numbers.hpp"
 #include "collectives/process_group.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
+#include "training/elastic/membership.hpp"
 #include "training/interrupt.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
@@ -41,6 +44,12 @@ void train_as_rank(TrainingPlan plan, const DeviceOption& device,
                   facts_of(plan, group.size()));
 }
 
+// Between which sizes the run stays, if it is elastic: by --elastic, or by that of the launcher.
+std::optional<std::pair<int, int>> elastic_sizes(const std::optional<Elastic>& elastic) {
+  if (elastic) return std::pair(elastic->smallest, elastic->largest);
+  return training::Membership::sizes_from_environment();
+}
+
 void train(const TrainArguments& args) {
   TrainingPlan plan;
   RanksOption ranks_option = args.ranks;
@@ -49,17 +58,25 @@ void train(const TrainArguments& args) {
       return shape.describe(rank);
     };
   if (!args.plan.save.empty() || args.resume) ranks_option.grace_after_signal = time_to_save;
+  ranks_option.count = ranks_or_elastic(args.ranks.count, args.ranks.elastic);
+  const auto sizes = elastic_sizes(args.ranks.elastic);
   const auto prepare = [&](int ranks, int ranks_here) {
-    plan = plan_from(args, ranks, ranks_here);
-    check_memory(plan, ranks, ranks_here);
+    plan = plan_from(args, ranks, ranks_here, sizes);
+    check_memory(plan, sizes ? sizes->first : ranks, ranks_here);
     if (environment("RANK")) return;  // the process that started the ranks has checked the rest
     check_plan(plan, ranks);
     prepare_outputs(plan);
   };
-  run_on_ranks(
-      ranks_option,
-      [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, args.device, group); },
-      prepare);
+  if (sizes)
+    run_on_elastic_ranks(
+        ranks_option,
+        [&](const collectives::RankInfo& rank_info) { run_elastic_training(plan, rank_info); },
+        prepare);
+  else
+    run_on_ranks(
+        ranks_option,
+        [&](collectives::ProcessGroup& group, int) { train_as_rank(plan, args.device, group); },
+        prepare);
   if (const int signal = training::interrupted_by()) throw Exit{128 + signal};
 }
 
@@ -75,6 +92,7 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   const Options option(command);
   option.group("Ranks");
   add_ranks_option(command, args.ranks);
+  add_elastic_options(command, args.ranks.elastic);
   add_backend_option(command, args.ranks.backend);
   add_link_option(command);
   add_algorithm_option(command);
@@ -237,7 +255,7 @@ void add_train_command(CLI::App& app) {
     for (const CLI::Option* option : command->parse_order()) args->given.insert(option->get_name());
     const std::string folder =
         args->plan.save.empty() ? args->resume.value_or("") : args->plan.save.string();
-    const bool outer_launcher = environment("RANK") && !args->ranks.count;
+    const bool outer_launcher = environment("RANK") && !args->ranks.count && !args->ranks.elastic;
     args->plan.resume_command = [=](bool stopped) {
       return (outer_launcher ? "under the same launcher, " : "") +
              command_to_resume(*command, folder, stopped);

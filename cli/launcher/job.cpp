@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "base/text/words.hpp"
+#include "collectives/execution/executor_options.hpp"
+#include "training/elastic/membership.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -14,6 +16,8 @@ namespace {
 constexpr Seconds between_sigterm_and_sigkill{2};
 constexpr Seconds between_sigkill_and_giving_up{1};  // to read the last output
 constexpr Seconds longest_delay_of_death{0.5};       // between closed connections and waitid()
+constexpr Seconds between_looks_at_members{0.25};    // of an elastic job, for stopped ranks
+constexpr Seconds longest_stop{1};                   // of a rank, before the others go on
 constexpr int give_up = 0;                           // instead of a signal
 
 // How a child has ended, which still has to be reaped; none while it runs.
@@ -29,7 +33,12 @@ std::optional<siginfo_t> end_of(pid_t pid) {
 Job::Job(const LaunchOptions& options)
     : options_(options),
       rendezvous_(choose_rendezvous_address(options)),
-      reaper_(options.ranks, flights_.path().value_or("")) {}
+      reaper_(options.ranks, flights_.path().value_or("")) {
+  if (!options.elastic) return;
+  members_.emplace(options.elastic->smallest, options.elastic->largest);
+  restarts_ = options.elastic->restarts;
+  rendezvous_.listening.reset();  // the members tell the launcher where they listen
+}
 
 Job::~Job() {
   for (auto& rank : ranks_) {
@@ -38,12 +47,14 @@ Job::~Job() {
 }
 
 int Job::run() {
-  for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) start(local_rank);
+  for (int local_rank = 0; local_rank < options_.ranks; ++local_rank)
+    ranks_.push_back(start(local_rank));
   while (!done()) {
     wait_for_events();
     handle_signals();
     check_for_lost_reader();
     forward_output();
+    serve_members();
     reap_ended_ranks();
     escalate();
     if (!any_running() && !reported_records_) report_flight_records();
@@ -51,25 +62,30 @@ int Job::run() {
   return exit_code_;
 }
 
-void Job::start(int local_rank) {
+Job::Rank Job::start(int local_rank) {
   auto variables = rank_environment(options_, rendezvous_, local_rank);
   if (flights_.path()) variables["RINGSIDE_FLIGHT_DIR"] = *flights_.path();
   const bool bare = options_.output == RankOutput::rank_0_bare && variables.at("RANK") == "0";
   // Only rank 0, the first, inherits the socket. When it has gone, nobody listens.
   ListeningPort* listening = rendezvous_.listening.get();
+  FileDescriptor inherited;
+  if (members_) {
+    inherited = members_->add(std::stoi(variables.at("RANK")));
+    variables[training::Membership::variable] = members_->variable_for(inherited);
+  }
   RankProcess process = start_rank(options_.command, variables, bare, signals_,
-                                   listening ? listening->descriptor() : -1);
+                                   listening ? listening->descriptor() : inherited.get());
   if (listening) listening->close();
   reaper_.add(process.pid);
   const auto lines_to = [&](int fd) {
     return LineForwarder(fmt::format("{}[{}] ", line_start(fd), process.rank));
   };
-  ranks_.push_back(
-      {.number = process.rank,
-       .pid = process.pid,
-       .streams = {Stream{std::move(process.standard_output), lines_to(STDOUT_FILENO), &out_},
-                   Stream{std::move(process.standard_error), lines_to(STDERR_FILENO), &err_}},
-       .bare = bare});
+  return {.number = process.rank,
+          .local_rank = local_rank,
+          .pid = process.pid,
+          .streams = {Stream{std::move(process.standard_output), lines_to(STDOUT_FILENO), &out_},
+                      Stream{std::move(process.standard_error), lines_to(STDERR_FILENO), &err_}},
+          .bare = bare};
 }
 
 bool Job::any_running() const {
@@ -89,8 +105,14 @@ void Job::wait_for_events() {
   for (const OutputQueue* queue : {&out_, &err_}) {
     if (!queue->empty()) events.push_back({queue->fd(), POLLOUT, 0});
   }
-  const timespec patience = deadline_ ? to_timespec(deadline_->remaining()) : timespec{};
-  ::ppoll(events.data(), events.size(), deadline_ ? &patience : nullptr, nullptr);
+  if (members_)
+    for (const int socket : members_->sockets()) events.push_back({socket, POLLIN, 0});
+  std::optional<Seconds> limit;
+  if (deadline_) limit = deadline_->remaining();
+  if (members_)
+    limit = std::min(limit.value_or(between_looks_at_members), between_looks_at_members);
+  const timespec patience = limit ? to_timespec(*limit) : timespec{};
+  ::ppoll(events.data(), events.size(), limit ? &patience : nullptr, nullptr);
 }
 
 void Job::handle_signals() {
@@ -225,6 +247,8 @@ void Job::reap_ended_ranks() {
     rank.end = *end;
     reap(rank);
     if (!ending_ && lost_its_reader(rank, *end)) lost_reader_ = true;
+    if (members_ && exit_code_of(*end) == 0) members_->finished(rank.number);
+    if (members_ && go_on_without(rank)) continue;
     if (exit_code_of(*end) != 0) failed_ranks_.push_back(&rank);
   }
   if (failed_ranks_.empty() || ending_) return;
@@ -307,6 +331,71 @@ const Job::Rank& Job::cause_of(const Rank& suspect) const {
     cause = &*next;
   }
   return *cause;
+}
+
+void Job::serve_members() {
+  if (!members_) return;
+  if (!ending_) end_stopped_ranks();
+  if (const auto stuck = members_->serve(collectives::ExecutorOptions().timeout)) {
+    const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
+                                   [&](const Rank& each) { return each.number == *stuck; });
+    print(fmt::format("{} does not answer: ending it", name_of(*rank)));
+    ::kill(-rank->pid, SIGKILL);
+  }
+  if (members_->problem() && !ending_)
+    end_for(fmt::format("{}: go on from the last checkpoint, with --resume", *members_->problem()),
+            1);
+}
+
+// A rank that comes to life again later must not go on by itself: it is killed.
+void Job::end_stopped_ranks() {
+  for (Rank& rank : ranks_) {
+    if (!rank.running) continue;
+    if (!is_stopped(rank.pid)) {
+      rank.stopped.reset();
+    } else if (!rank.stopped) {
+      rank.stopped = Deadline::after(longest_stop);
+    } else if (rank.stopped->expired()) {
+      print(fmt::format("{} has been stopped for {:g} s: ending it", name_of(rank),
+                        longest_stop.count()));
+      ::kill(-rank.pid, SIGKILL);
+      rank.stopped.reset();
+    }
+  }
+}
+
+// Whether the job survives the end of this rank. An error of a rank's own ends the job, as the
+// others would meet it too.
+bool Job::go_on_without(Rank& rank) {
+  if (!was_killed(rank.end) || members_->run_is_over()) return false;
+  members_->lost(rank.number);
+  if (ending_) return true;
+  const std::string end = fmt::format("{} {}", name_of(rank), in_words(rank.end));
+  const bool replace = restarts_ > 0;
+  const int left = members_->left() + (replace ? 1 : 0);
+  if (left < members_->smallest()) {
+    end_for(fmt::format("{}; {} of the {} ranks that --elastic needs {} left: ending the job", end,
+                        left, members_->smallest(), left == 1 ? "is" : "are"),
+            exit_code_of(rank.end));
+    return true;
+  }
+  const int others = members_->left();
+  print(fmt::format("{}; {} on{}", end,
+                    others == 1 ? "1 rank goes" : fmt::format("{} ranks go", others),
+                    replace ? ", and another process takes its place" : ""));
+  if (replace) {
+    --restarts_;
+    rank = start(rank.local_rank);
+  }
+  return true;
+}
+
+void Job::end_for(const std::string& sentence, int exit_code) {
+  print(sentence);
+  exit_code_ = exit_code;
+  failed_ = true;
+  ending_ = true;
+  deadline_ = Deadline::after(options_.grace_after_signal.value_or(options_.grace));
 }
 
 void Job::report_failure(const Rank& culprit) {

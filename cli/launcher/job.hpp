@@ -19,6 +19,7 @@
 #include "cli/launcher/rank_process.hpp"
 #include "cli/launcher/rendezvous_address.hpp"
 #include "cli/launcher/signal_pipe.hpp"
+#include "training/elastic/coordinator.hpp"
 
 namespace ringside::cli {
 
@@ -41,6 +42,7 @@ class Job {
 
   struct Rank {
     int number = 0;
+    int local_rank = 0;
     pid_t pid = -1;
     bool running = true;
     std::array<Stream, 2> streams;
@@ -48,9 +50,10 @@ class Job {
     siginfo_t end = {};          // how it ended, once it does not run
     std::int64_t failed_at = 0;  // by its flight record, in ns since 1970; 0: it has left none
     int blamed = -1;             // by that record: the rank that the failure is about
+    std::optional<Deadline> stopped = {};  // by SIGSTOP: an elastic job goes on without it then
   };
 
-  void start(int local_rank);
+  Rank start(int local_rank);
   bool any_running() const;
   bool done() const { return !any_running() && out_.empty() && err_.empty(); }
   void wait_for_events();
@@ -72,6 +75,10 @@ class Job {
   void read_failures();
   const Rank* find_suspect() const;
   bool knows_culprit(const Rank& suspect) const;
+  void serve_members();
+  void end_stopped_ranks();
+  bool go_on_without(Rank& rank);
+  void end_for(const std::string& sentence, int exit_code);
   void report_failure(const Rank& culprit);
   const Rank& cause_of(const Rank& suspect) const;
   std::string name_of(const Rank& rank) const;
@@ -88,7 +95,9 @@ class Job {
   OutputQueue out_{STDOUT_FILENO};
   OutputQueue err_{STDERR_FILENO};
   std::vector<Rank> ranks_;
-  std::vector<const Rank*> failed_ranks_;  // in the order in which the launcher noticed it
+  std::optional<training::Coordinator> members_;  // of an elastic job
+  int restarts_ = 0;                              // that are left
+  std::vector<const Rank*> failed_ranks_;         // in the order in which the launcher noticed it
 
   int exit_code_ = 0;
   bool ending_ = false;       // a rank has failed, or a signal has stopped the job

@@ -1,5 +1,7 @@
 #include "cli/launcher/launcher.hpp"
 
+#include <cstdio>
+
 #include <fcntl.h>
 
 #include "base/error.hpp"
@@ -18,6 +20,16 @@ void fill_standard_streams() {
 
 }  // namespace
 
+Elastic parse_elastic(const std::string& text) {
+  Elastic elastic;
+  int end = 0;
+  const int read = std::sscanf(text.c_str(), "%d:%d%n", &elastic.smallest, &elastic.largest, &end);
+  require(read == 2 && static_cast<std::size_t>(end) == text.size() && elastic.smallest >= 1 &&
+              elastic.largest >= elastic.smallest && elastic.largest <= 1024,
+          "expected the smallest and the largest number of ranks, such as 2:4, not '{}'", text);
+  return elastic;
+}
+
 int launch(const LaunchOptions& options) {
   require(!options.command.empty(), "no program to start");
   require(options.ranks >= 1, "at least 1 rank is needed, not {}", options.ranks);
@@ -25,6 +37,8 @@ int launch(const LaunchOptions& options) {
   require(options.node_rank >= 0 && options.node_rank < options.nodes,
           "node {} does not exist: {} nodes are numbered 0 to {}", options.node_rank, options.nodes,
           options.nodes - 1);
+  require(!options.elastic || options.nodes == 1,
+          "the ranks of an elastic job run on one machine: leave out --elastic or --nnodes");
   fill_standard_streams();
   Job job(options);
   return job.run();

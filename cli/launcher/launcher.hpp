@@ -30,6 +30,16 @@ enum class RankOutput {
                 // are prefixed
 };
 
+// The ranks go on without one that is lost, because a signal has killed it or it is stopped, and
+// take in the process that the launcher starts in its place (training/elastic/).
+struct Elastic {
+  int smallest = 1, largest = 1;  // ranks that train together
+  int restarts = 10;              // processes that take the place of lost ones
+};
+
+// From "2:4", smallest and largest. Throws Error.
+Elastic parse_elastic(const std::string& text);
+
 struct LaunchOptions {
   std::vector<std::string> command;  // the program, found through PATH, and its arguments
   int ranks = 1;                     // on this machine; every other machine starts as many
@@ -47,6 +57,8 @@ struct LaunchOptions {
   Seconds grace{5};
   // From a signal to the launcher until it kills the ranks that still run. Without one: `grace`.
   std::optional<Seconds> grace_after_signal = {};
+
+  std::optional<Elastic> elastic = {};  // of ranks that train with training/elastic/
 
   // What stands behind the number of a rank that fails: its coordinates in a mesh. Empty: nothing.
   std::function<std::string(int rank)> place = {};

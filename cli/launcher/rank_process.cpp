@@ -129,17 +129,32 @@ RankProcess start_rank(std::vector<std::string> command, const Environment& vari
   return process;
 }
 
-bool is_dying(pid_t pid) {
-  constexpr unsigned long exiting = 0x4;  // PF_EXITING in Linux's sched.h
+namespace {
+
+// The fields of /proc/PID/stat behind "PID (NAME) ": "STATE PPID PGRP SESSION TTY TPGID FLAGS ...".
+// The name may contain spaces.
+std::istringstream fields_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   const std::string stat((std::istreambuf_iterator<char>(file)), {});
-  // "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS ...". The name may contain spaces.
-  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  return std::istringstream(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+}
+
+}  // namespace
+
+bool is_dying(pid_t pid) {
+  constexpr unsigned long exiting = 0x4;  // PF_EXITING in Linux's sched.h
+  std::istringstream fields = fields_of(pid);
   std::string ignored;
   unsigned long flags = 0;
   for (int i = 0; i < 6; ++i) fields >> ignored;
   fields >> flags;
   return (flags & exiting) != 0;
+}
+
+bool is_stopped(pid_t pid) {
+  std::string state;
+  fields_of(pid) >> state;
+  return state == "T";
 }
 
 std::string name_of_signal(int signal) {

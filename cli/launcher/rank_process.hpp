@@ -45,6 +45,9 @@ std::vector<char*> exec_arguments(std::vector<std::string>& texts);
 // the process's connections; only later can its end be waited for.
 bool is_dying(pid_t pid);
 
+// Whether SIGSTOP has stopped a process. A debugger that holds it does not count.
+bool is_stopped(pid_t pid);
+
 // How a process ended: "was killed by signal 9 (SIGKILL)", "ended with exit code 3".
 std::string in_words(const siginfo_t& end);
 std::string name_of_signal(int signal);

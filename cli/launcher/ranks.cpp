@@ -115,10 +115,12 @@ void become_rank(const RanksOption& option) {
   if (is_rank(option)) return;
   LaunchOptions options;
   options.ranks = option.wanted();
-  options.output = RankOutput::rank_0_bare;
+  // In an elastic job rank 0, which prints, may become another process.
+  options.output = option.elastic ? RankOutput::prefixed : RankOutput::rank_0_bare;
+  options.elastic = option.elastic;
   options.place = option.place;
   options.grace_after_signal = option.grace_after_signal;
-  if (options.ranks == 1) return become_the_only_rank(options);
+  if (options.ranks == 1 && !options.elastic) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};
 }
@@ -135,6 +137,18 @@ void run_or_abort(std::span<collectives::ProcessGroup> groups, Body body) {
     for (auto& group : groups) group.abort(error.what());
     throw;
   }
+}
+
+collectives::RankInfo prepared_rank(const std::function<void(int ranks, int ranks_here)>& prepare) {
+  const collectives::RankInfo rank_info = collectives::rank_info_from_environment();
+  try {
+    prepare(rank_info.size, rank_info.local_size);
+  } catch (const Error& error) {
+    const bool wrong_usage = dynamic_cast<const UsageError*>(&error) != nullptr;
+    if (another_rank_reports()) throw Exit{wrong_usage ? 2 : 1};
+    throw;
+  }
+  return rank_info;
 }
 
 }  // namespace
@@ -158,14 +172,7 @@ void run_on_ranks(
       body(std::span(&group, 1), option.wanted());
     });
   become_rank(option);
-  const collectives::RankInfo rank_info = collectives::rank_info_from_environment();
-  try {
-    prepare(rank_info.size, rank_info.local_size);
-  } catch (const Error& error) {
-    const bool wrong_usage = dynamic_cast<const UsageError*>(&error) != nullptr;
-    if (another_rank_reports()) throw Exit{wrong_usage ? 2 : 1};
-    throw;
-  }
+  const collectives::RankInfo rank_info = prepared_rank(prepare);
   std::vector<collectives::ProcessGroup> groups;
   for (const auto& backend : backends)
     groups.push_back(collectives::ProcessGroup::over(backend, rank_info));
@@ -181,6 +188,14 @@ void run_on_ranks(const RanksOption& option,
         body(groups[0], ranks_here);
       },
       prepare);
+}
+
+void run_on_elastic_ranks(const RanksOption& option,
+                          const std::function<void(const collectives::RankInfo&)>& body,
+                          const std::function<void(int ranks, int ranks_here)>& prepare) {
+  if (!is_rank(option)) prepare(option.wanted(), option.wanted());
+  become_rank(option);
+  body(prepared_rank(prepare));
 }
 
 }  // namespace ringside::cli

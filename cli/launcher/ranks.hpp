@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cli/launcher/launcher.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
@@ -29,6 +30,7 @@ struct RanksOption {
   // See LaunchOptions.
   std::function<std::string(int rank)> place = {};
   std::optional<Seconds> grace_after_signal = {};
+  std::optional<Elastic> elastic = {};  // for run_on_elastic_ranks
 
   int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };
@@ -59,5 +61,11 @@ void run_on_ranks(
     const RanksOption& option, const std::vector<std::string>& backends,
     const std::function<void(std::span<collectives::ProcessGroup> groups, int ranks_here)>& body,
     const std::function<void(int ranks, int ranks_here)>& prepare = [](int, int) {});
+
+// The same for ranks that find each other by training::Membership, as often as their number
+// changes: `body` gets no group.
+void run_on_elastic_ranks(const RanksOption& option,
+                          const std::function<void(const collectives::RankInfo&)>& body,
+                          const std::function<void(int ranks, int ranks_here)>& prepare);
 
 }  // namespace ringside::cli

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/options/options.hpp"
+#include "cli/launcher/exit.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
 
@@ -28,6 +29,42 @@ void add_ranks_option(CLI::App& command, RanksOption& ranks) {
                      "launcher: its number; else {}]",
                      ranks.otherwise),
          at_least_one("rank"));
+}
+
+void add_elastic_options(CLI::App& command, std::optional<Elastic>& elastic) {
+  command
+      .add_option_function<std::string>(
+          "--elastic",
+          [&elastic](const std::string& text) {
+            const Elastic sizes = parse_elastic(text);
+            if (!elastic) elastic.emplace();
+            elastic->smallest = sizes.smallest;
+            elastic->largest = sizes.largest;
+          },
+          "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
+          "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)")
+      ->type_name("MIN:MAX")
+      ->check(parsed_by([](const std::string& text) { parse_elastic(text); }));
+  command
+      .add_option_function<int>(
+          "--restarts",
+          [&elastic](int restarts) {
+            if (!elastic) elastic.emplace();
+            elastic->restarts = restarts;
+          },
+          "Processes that --elastic starts in the place of lost ones, over the whole run [10]")
+      ->type_name("N")
+      ->check(not_negative())
+      ->needs("--elastic");
+}
+
+std::optional<int> ranks_or_elastic(std::optional<int> ranks,
+                                    const std::optional<Elastic>& elastic) {
+  if (!elastic) return ranks;
+  if (ranks && *ranks != elastic->largest)
+    throw UsageError(fmt::format("-n {} and --elastic {}:{} contradict each other: leave out -n",
+                                 *ranks, elastic->smallest, elastic->largest));
+  return elastic->largest;
 }
 
 void add_backend_option(CLI::App& command, std::string& backend) {

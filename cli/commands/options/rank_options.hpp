@@ -15,6 +15,13 @@ namespace ringside::cli {
 // Declares -n,--ranks.
 void add_ranks_option(CLI::App& command, RanksOption& ranks);
 
+// Declares --elastic MIN:MAX and --restarts N.
+void add_elastic_options(CLI::App& command, std::optional<Elastic>& elastic);
+
+// The number of ranks to start: -n, or MAX, if either is given. Throws UsageError if they differ.
+std::optional<int> ranks_or_elastic(std::optional<int> ranks,
+                                    const std::optional<Elastic>& elastic);
+
 // Declares --backend, for one backend or for several separated by commas.
 void add_backend_option(CLI::App& command, std::string& backend);
 void add_backends_option(CLI::App& command, std::vector<std::string>& backends);

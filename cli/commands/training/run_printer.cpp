@@ -46,7 +46,7 @@ void RunPrinter::print_waiting() const {
     fmt::print("         {}: {}\n", longest->first, waits_in_words(strategy_));
 }
 
-void RunPrinter::print_summary(std::optional<double> validation) const {
+void RunPrinter::print_steps() const {
   fmt::print("\n{} steps in {}, {} tokens/s, {:.1f} % of the time in communication\n",
              summary_.last - summary_.first, duration_text(summary_.seconds),
              with_unit(summary_.tokens_per_second()),
@@ -54,17 +54,26 @@ void RunPrinter::print_summary(std::optional<double> validation) const {
   print_waiting();
   fmt::print("loss     {:.3f} bits per byte at first, {:.3f} at last (means of {})\n",
              summary_.first_loss, summary_.last_loss, counted(summary_.at_each_end, "step"));
+}
+
+void RunPrinter::print_summary(std::optional<double> validation) const {
+  // An elastic run may have lost the rank that printed after its last step.
+  if (summary_.last > summary_.first) print_steps();
   if (validation)
     fmt::print("held out {:.3f} bits per byte\n", *validation);
   else
     fmt::print("held out no validation: the held-out text is shorter than one sequence\n");
 }
 
-RunPrinter::RunPrinter(const TrainingPlan& plan)
+RunPrinter::RunPrinter(const TrainingPlan& plan, std::int64_t first)
     : strategy_(plan.strategy),
-      progress_(plan.first_step(), plan.last_step(), stdout),
-      metrics_(plan.metrics, plan.first_step()),
-      summary_(plan.first_step(), plan.last_step()) {}
+      progress_(first, plan.last_step(), stdout),
+      metrics_(plan.metrics, first),
+      summary_(first, plan.last_step()) {}
+
+void RunPrinter::take_over(const StepReport& last) {
+  if (last.step > metrics_.last_step()) metrics_.step(last);
+}
 
 void RunPrinter::after_step(const StepReport& report) {
   metrics_.step(report);

@@ -16,7 +16,12 @@ namespace ringside::cli {
 
 class RunPrinter {
  public:
-  explicit RunPrinter(const TrainingPlan& plan);
+  // From step `first` + 1 on.
+  RunPrinter(const TrainingPlan& plan, std::int64_t first);
+
+  // Of an elastic run, after the rank that printed before is lost: writes the row of the last step
+  // that this rank has taken, if the other could not.
+  void take_over(const training::StepReport& last);
 
   void after_step(const training::StepReport& report);
   void after_validation(std::int64_t step, double bits_per_byte);
@@ -25,6 +30,7 @@ class RunPrinter {
 
  private:
   void print_waiting() const;
+  void print_steps() const;
   void print_summary(std::optional<double> validation) const;
 
   std::string strategy_;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "cli/commands/options/context_options.hpp"
 #include "cli/commands/training/device_option.hpp"
@@ -30,8 +31,10 @@ struct TrainArguments {
   bool has(const std::string& option) const { return given.contains(option); }
 };
 
-// The plan for so many ranks. Throws UsageError if the arguments contradict each other, and Error
-// if a checkpoint or a tokenizer does not fit.
-TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine);
+// The plan for so many ranks. `elastic`: between which sizes an elastic run stays. Throws
+// UsageError if the arguments contradict each other, and Error if a checkpoint or a tokenizer does
+// not fit.
+TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine,
+                       const std::optional<std::pair<int, int>>& elastic = {});
 
 }  // namespace ringside::cli

@@ -1,13 +1,21 @@
 #include "cli/commands/training/training_run.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "base/text/printable.hpp"
+#include "base/text/words.hpp"
 #include "cli/commands/training/run_printer.hpp"
+#include "collectives/bootstrap/connect.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/group_options.hpp"
+#include "training/elastic/membership.hpp"
 #include "training/interrupt.hpp"
 #include "training/product_calibration.hpp"
 #include "training/run.hpp"
@@ -28,38 +36,117 @@ class RankRun {
   RankRun(const TrainingPlan& plan, ProcessGroup& group, const Text& text, const Corpus& corpus,
           Recording& recording)
       : plan_(plan),
-        group_(group),
+        group_(&group),
         text_(text),
         corpus_(corpus),
         recording_(recording),
         run_(plan, group, corpus) {}
 
   void run() {
-    run_.attempt([&] { train(); });
+    run_.attempt([&] {
+      if (writes()) begin();
+      start();
+      train();
+    });
+  }
+
+  // The same with a group that changes: from each change of the membership to the next. This rank
+  // has been made with a group of itself alone.
+  void run_with(training::Membership& membership) {
+    membership_ = &membership;
+    start();
+    run_.leave();
+    for (bool has_state = false;;) {
+      auto group = membership.join(has_state ? trainer_->steps_taken() : -1);
+      if (!group) return;
+      group_ = &*group;
+      try {
+        has_state = has_state && membership.newest_step() == trainer_->steps_taken();
+        auto options = shared_options(plan_, {});
+        std::erase_if(options, [](const auto& option) { return option.first == "--resume"; });
+        training::require_same_options(options, *group);
+        run_.join(*group, !has_state);
+        has_state = true;
+        begin_generation();
+        if (train()) return;
+        loss_.clear();
+      } catch (const collectives::RankFailure& failure) {
+        const std::string reason = failure.what();
+        loss_ = ": " + reason.substr(0, reason.find(" ["));  // without the calls of all ranks
+      } catch (const std::exception& error) {
+        group->abort(error.what());
+        run_.leave();
+        throw;
+      }
+      run_.leave();  // while there is the group
+    }
   }
 
  private:
-  void train() {
-    const bool saves = !plan_.save.empty();
-    if (writes()) {
-      prepare_outputs(plan_);
-      print_header(plan_, text_, corpus_, group_.size());
-      printer_.emplace(plan_);
+  void begin() {
+    prepare_outputs(plan_);
+    print_header(plan_, text_, corpus_, group_->size());
+    printer_.emplace(plan_, plan_.first_step());
+  }
+
+  // The rank that prints may be another one than before.
+  void begin_generation() {
+    const std::int64_t taken = trainer_->steps_taken();
+    if (!writes()) {
+      printer_.reset();
+    } else if (membership_->newest_step() < 0) {
+      begin();
+    } else if (!printer_) {
+      printer_.emplace(plan_, taken);
+      if (last_report_ && last_report_->step == taken) printer_->take_over(*last_report_);
     }
+    if (!printer_) return;
+    printer_->end_line();
+    fmt::print("members  {} after step {}{}\n", ranks_in_words(sorted(membership_->members())),
+               taken, loss_);
+    std::fflush(stdout);
+  }
+
+  static std::vector<int> sorted(std::vector<int> numbers) {
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
+  }
+
+  void start() {
     trainer_ = &run_.start(observer());
+    if (!plan_.save.empty()) training::catch_interrupts();
+  }
+
+  // Whether the run has come to its end, and not to another membership.
+  bool train() {
+    const bool saves = !plan_.save.empty();
     if (trainer_->steps_taken() == 0) sample(0);
     recording_.before_step(trainer_->steps_taken() + 1);
-    if (saves) training::catch_interrupts();
-    trainer_->run(plan_.stop_at);
+    if (!membership_ || !membership_->too_few()) trainer_->run(plan_.stop_at);
     const bool interrupted = trainer_->steps_taken() < plan_.last_step();
+    if (interrupted && membership_ && !membership_->too_few() && !anybody_is_to_stop())
+      return false;
     const auto validation = interrupted ? std::nullopt : trainer_->validate();
     if (printer_) interrupted ? printer_->end_line() : printer_->finish(validation);
     if (saves) save_at_end();
-    group_.finish();  // now, since no rank waits for a sample that rank 0 generates alone
+    group_->finish();  // now, since no rank waits for a sample that rank 0 generates alone
     if (!interrupted) sample(plan_.last_step());
     if (printer_ && saves && trainer_->steps_taken() < plan_.options.steps)
       print_how_to_go_on(plan_, trainer_->steps_taken());
+    else if (printer_ && interrupted && membership_)
+      fmt::print(
+          "stopped  after step {} of {}; nothing is saved: an elastic run saves what its last "
+          "ranks hold if it has --save\n",
+          trainer_->steps_taken(), plan_.options.steps);
     std::fflush(stdout);
+    return true;
+  }
+
+  // A signal, unlike a rank that waits, ends the run: if any rank has had it.
+  bool anybody_is_to_stop() {
+    std::array<std::int64_t, 1> signal{training::interrupted_by()};
+    group_->all_reduce(std::span(signal), collectives::ReduceOp::max, "signals");
+    return signal[0] != 0;
   }
 
   bool writes() const { return run_.strategy().writes(); }
@@ -67,16 +154,21 @@ class RankRun {
   training::Observer observer() {
     training::Observer observer;
     observer.after_step = [this](const StepReport& report) { after_step(report); };
-    if (!plan_.save.empty()) observer.interrupted = [] { return training::interrupted_by() != 0; };
-    if (printer_) {
-      observer.after_validation = [this](std::int64_t step, double bits_per_byte) {
-        printer_->after_validation(step, bits_per_byte);
+    if (!plan_.save.empty() || membership_)
+      observer.interrupted = [this] {
+        return training::interrupted_by() != 0 || (membership_ && membership_->somebody_waits());
       };
-    }
+    observer.after_validation = [this](std::int64_t step, double bits_per_byte) {
+      if (printer_) printer_->after_validation(step, bits_per_byte);
+    };
     return observer;
   }
 
-  void after_step(const StepReport& report) {
+  void after_step(StepReport report) {
+    if (membership_) {
+      report.members = membership_->members();
+      last_report_ = report;
+    }
     recording_.after_step(report);
     if (printer_) printer_->after_step(report);
     if (!plan_.dump.empty()) dump(report.step);
@@ -132,7 +224,10 @@ class RankRun {
   }
 
   const TrainingPlan& plan_;
-  ProcessGroup& group_;
+  ProcessGroup* group_;
+  training::Membership* membership_ = nullptr;  // of an elastic run
+  std::optional<StepReport> last_report_;       // of an elastic run
+  std::string loss_;                            // of a member: what this rank was told of it
   const Text& text_;
   const Corpus& corpus_;
   Recording& recording_;
@@ -148,6 +243,18 @@ void run_training(const TrainingPlan& plan, ProcessGroup& group, Recording& reco
   const Text text = read_data(plan);
   const Corpus corpus(text.bytes, *plan.vocabulary);
   RankRun(plan, group, text, corpus, recording).run();
+}
+
+void run_elastic_training(const TrainingPlan& plan, const collectives::RankInfo& rank_info) {
+  training::begin_computing(plan.threads);
+  training::Membership membership(rank_info, plan.backend);
+  const Text text = read_data(plan);
+  const Corpus corpus(text.bytes, *plan.vocabulary);
+  Recording nothing = recording_of(plan);
+  collectives::GroupOptions options = collectives::group_options_from_environment();
+  options.executor.group = fmt::format("start@{}", rank_info.rank);
+  ProcessGroup alone = ProcessGroup::over(collectives::connect_tcp({}), options, 1);
+  RankRun(plan, alone, text, corpus, nothing).run_with(membership);
 }
 
 }  // namespace ringside::cli

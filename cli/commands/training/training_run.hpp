@@ -3,6 +3,7 @@
 
 #include "cli/commands/training/training_plan.hpp"
 #include "cli/pictures/report/recording.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
@@ -11,5 +12,8 @@ namespace ringside::cli {
 // checkpoints; the other ranks are silent. Every rank must call it, on the thread that will
 // compute.
 void run_training(const TrainingPlan& plan, collectives::ProcessGroup& group, Recording& recording);
+
+// Trains as one rank of an elastic run, whose members the launcher chooses. Every rank calls it.
+void run_elastic_training(const TrainingPlan& plan, const collectives::RankInfo& rank_info);
 
 }  // namespace ringside::cli
