@@ -14,6 +14,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/messages.hpp"
 #include "collectives/process_group.hpp"
@@ -227,6 +228,10 @@ void ringside_close(ringside_group* group) {
 
 const char* ringside_transport(const ringside_group* group) {
   return group->transport.c_str();
+}
+
+size_t ringside_bytes_sent(ringside_group* group) {
+  return group->connected ? group->connected->traffic().payload_bytes_sent : 0;
 }
 
 const char* ringside_algorithm(ringside_group* group, const char* collective, size_t count,

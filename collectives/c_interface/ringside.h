@@ -29,7 +29,7 @@ extern "C" {
 
 /* Grows when a function or a constant changes. A program that loads the library at run time
  * compares it with ringside_abi_version(). */
-#define RINGSIDE_ABI_VERSION 1
+#define RINGSIDE_ABI_VERSION 2
 int ringside_abi_version(void);
 
 /* These are numbers, not enumerations, so that any may be given: a wrong one is refused. */
@@ -105,6 +105,9 @@ void ringside_close(ringside_group* group);
 
 /* "tcp" or "shm". */
 const char* ringside_transport(const ringside_group* group);
+
+/* The bytes that this rank has sent in collectives of the group, without headers of messages. */
+size_t ringside_bytes_sent(ringside_group* group);
 
 /* The algorithm of a call over `count` elements, such as "ring"; `collective` is a name such as
  * "all_reduce". NULL if there is no such collective. */

@@ -13,7 +13,7 @@ from ringside.algorithms import Algorithm, algorithm, receive, send
 from ringside.library import Group, RankFailure, RingsideError
 from ringside.program import Command, CommandError, Result
 
-# Not eval, which is a name of Python, nor launch and status, which are for a terminal.
+# Not eval, which is a name of Python, nor launch, watch and status, which are for a terminal.
 COMMANDS = ("step", "prove", "synthesize", "hello", "bench", "train", "compare", "timeline",
             "generate", "tokenize", "account", "simulate", "postmortem")
 globals().update({name: Command(name) for name in COMMANDS})

@@ -8,7 +8,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_void_p
 from pathlib import Path
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 OK, ERROR, RANK_FAILED, TIMED_OUT, INTERRUPTED = range(5)
 FP32, FP64, INT32, INT64, FP16, BF16, UINT8, INT8, INT16, BOOL = range(10)
 SUM, PRODUCT, MIN, MAX, AVG, BIT_AND, BIT_OR, BIT_XOR = range(8)
@@ -75,6 +75,7 @@ def load_library():
     library.ringside_abort.restype = library.ringside_close.restype = None
     library.ringside_close.argtypes = library.ringside_transport.argtypes = [c_void_p]
     library.ringside_transport.restype = library.ringside_algorithm.restype = c_char_p
+    library.ringside_bytes_sent.argtypes, library.ringside_bytes_sent.restype = [c_void_p], c_size_t
     library.ringside_algorithm.argtypes = [c_void_p, c_char_p, c_size_t, c_int]
     library.ringside_work_done.argtypes = library.ringside_work_free.argtypes = [c_void_p]
     library.ringside_work_source.argtypes = [c_void_p]
@@ -164,6 +165,10 @@ class Group:
     @property
     def transport(self):
         return self.library.ringside_transport(self.handle).decode()
+
+    @property
+    def bytes_sent(self):
+        return self.library.ringside_bytes_sent(self.handle)
 
     def algorithm(self, collective, count, type):
         return self.library.ringside_algorithm(self.handle, collective.encode(), count,

@@ -741,3 +741,6 @@ def register():
     dist.Backend.register_backend("ringside", create, extended_api=True, devices=["cpu"])
     if os.environ.get("RINGSIDE_AS_GLOO") == "1":
         use_for_gloo()
+    if os.environ.get("RINGSIDE_WATCH"):
+        from ringside.witness import watch
+        watch(os.environ["RINGSIDE_WATCH"], ProcessGroup, Work)

@@ -38,7 +38,7 @@ def test_arguments_become_words():
 
 def test_every_command_is_a_function():
     of_program = {word for word in options_of(()) if not word.startswith("-")}
-    assert of_program - set(ringside.COMMANDS) == {"eval", "launch", "status", "help"}
+    assert of_program - set(ringside.COMMANDS) == {"eval", "launch", "watch", "status", "help"}
     assert set(ringside.COMMANDS) <= of_program
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh PACKAGE CASE: runs a test of torch_test.py with a Python that has torch, over the package of
+# run.sh PACKAGE FILE CASE: runs a test of FILE with a Python that has torch, over the package of
 # this build.
 set -euo pipefail
 python=${RINGSIDE_TORCH_PYTHON:-python3}
@@ -7,4 +7,4 @@ python=${RINGSIDE_TORCH_PYTHON:-python3}
   echo "SKIPPED: $python has no torch: pip install torch, or name a Python with torch in RINGSIDE_TORCH_PYTHON"
   exit 77
 }
-PYTHONPATH=$1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 exec "$python" "$(dirname "$0")/torch_test.py" "$2"
+PYTHONPATH=$1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 exec "$python" "$(dirname "$0")/$2" "$3"

@@ -40,10 +40,12 @@ static void collectives(void) {
   ringside_group* group = connect_ranks(20);
   CHECK(strcmp(ringside_transport(group), getenv("RINGSIDE_BACKEND")) == 0);
   const int sum = size * (size + 1) / 2;
+  const size_t before = ringside_bytes_sent(group); /* of other calls of this group */
 
   float f[1000];
   for (int i = 0; i < 1000; ++i) f[i] = (float)(rank + 1 + i);
   CHECK(ringside_all_reduce(group, f, 1000, RINGSIDE_FP32, RINGSIDE_AVG, NULL) == RINGSIDE_OK);
+  CHECK(ringside_bytes_sent(group) >= before + (size == 1 ? 0 : sizeof f / 2));
   for (int i = 0; i < 1000; ++i) CHECK(f[i] * 2 == (float)(size + 1 + 2 * i));
 
   long long n[3] = {rank, -rank, 7};
