@@ -47,7 +47,7 @@ struct Plan {
   Recompute recompute = Recompute::none;
   bool sequence_parallel = false;
   Types types = {};
-  int gradient_copies = 1;     // 2 where they are reduced in a buffer of their own
+  double gradient_copies = 1;  // 2 where they are reduced in a buffer of their own
   double bucket_bytes = 25e6;  // of gradients that ZeRO stage 2 reduces
   autograd::Device device = autograd::Device::cpu;  // where Ringside trains it
   // How many axes of a torus carry an axis of the mesh: FSDP and tensor parallel.

@@ -30,6 +30,13 @@ planning::Plan run_plan(const TrainerOptions& options, autograd::DType dtype,
   }
   if (is_strategy_library(strategy)) return plan;
   if (strategy == "flat") plan.gradient_copies = 2;
+  // What ddp/fewer_bytes/ holds beside the gradients.
+  if (strategy == "bf16_wire")  // errors, those of this rank's block, and two buffers of bf16
+    plan.gradient_copies =
+        2 + 1.0 / static_cast<double>(plan.state_ranks()) + 2 * 2 / plan.types.gradients;
+  if (strategy.starts_with("powersgd")) plan.gradient_copies = 2;   // errors
+  if (strategy.starts_with("local_sgd")) plan.gradient_copies = 2;  // the mean of the replicas
+  if (strategy.starts_with("diloco")) plan.gradient_copies = 4;     // and theta and v
   if (strategy.starts_with("zero")) plan.zero = strategy[4] - '0';
   return plan;
 }

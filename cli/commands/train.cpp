@@ -80,14 +80,6 @@ void train(const TrainArguments& args) {
   if (const int signal = training::interrupted_by()) throw Exit{128 + signal};
 }
 
-CLI::Validator strategy_name() {
-  const auto known = one_of(training::strategy_names(), {{"fsdp", "zero3"}, {"ddp", "bucketed"}});
-  const auto check = [known](std::string& text) {
-    return training::is_strategy_library(text) ? "" : known(text);
-  };
-  return CLI::Validator(check, "");
-}
-
 void add_rank_options(CLI::App& command, TrainArguments& args) {
   const Options option(command);
   option.group("Ranks");
@@ -97,10 +89,11 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   add_link_option(command);
   add_algorithm_option(command);
   option("--parallel NAME", args.plan.strategy,
-         fmt::format("The parallel strategy: {}, or one of your own: a file NAME.so [one rank: "
-                     "single; --mesh with fsdp: zero3; else flat]",
+         fmt::format("The parallel strategy: {}; with fewer bytes bf16_wire, powersgd:RANK, "
+                     "local_sgd:STEPS, diloco:STEPS; or your own, NAME.so [one rank: single; "
+                     "--mesh with fsdp: zero3; else flat]",
                      fmt::join(training::strategy_names(), ", ")),
-         strategy_name());
+         strategy_name(training::strategy_names(), {{"fsdp", "zero3"}, {"ddp", "bucketed"}}));
   option("--mesh AXES", args.mesh,
          "Ranks in a grid, such as pp=2,dp=2,tp=2: tp ranks divide every matrix (tensor parallel), "
          "pp ranks the layers (pipeline parallel), cp ranks the tokens of each sequence (context "

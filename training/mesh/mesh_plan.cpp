@@ -99,6 +99,11 @@ void require_divisible(const MeshPlan& plan, const Config& config, const Trainer
           "--parallel single trains one copy of the model, but --mesh {} has {}: choose another "
           "strategy",
           plan.shape.text(), plan.gradient_ranks());
+  require(steps_of_round(strategy) == 1 || plan.gradient_ranks() == plan.shape.size(Axis::dp),
+          "--parallel {} lets the ranks of dp update their replicas apart, but in --mesh {} the "
+          "gradients of cp or ep come together in every step: choose another strategy, or leave "
+          "out these axes",
+          strategy, plan.shape.text());
   require(plan.shape.size(Axis::fsdp) == 1 || is_strategy_library(strategy) ||
               strategy == "zero1" || strategy == "zero2" || strategy == "zero3",
           "the ranks of fsdp in --mesh {} shard the state, and --parallel {} shards nothing: "

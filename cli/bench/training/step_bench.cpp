@@ -46,7 +46,8 @@ double held(const BytesByKind& bytes) {
 }
 
 void StepBench::add(std::unique_ptr<training::ParallelStrategy> strategy,
-                    std::vector<transformer::Batch> batches, collectives::ProcessGroup& group) {
+                    std::vector<transformer::Batch> batches, collectives::ProcessGroup& group,
+                    int steps_of_round) {
   const BytesByKind before = current_memory();
   auto model = std::make_unique<transformer::Model>(config_, dtype_, device_, strategy->part(),
                                                     strategy->tensor_division());
@@ -57,7 +58,7 @@ void StepBench::add(std::unique_ptr<training::ParallelStrategy> strategy,
         return std::make_unique<autograd::AdamW>(std::move(groups));
       });
   contenders_.push_back({&group, std::move(batches), std::move(model), std::move(strategy),
-                         std::move(optimizer), StepMemory{}});
+                         std::move(optimizer), StepMemory{}, 0, steps_of_round});
   StepMemory& memory = contenders_.back().memory;
   memory.made = memory.after_step = current_memory() - before;
 }
@@ -109,11 +110,14 @@ StepBench::StepTimes StepBench::timed_step(std::size_t c) {
   const auto times = one.group->times();
   const auto bytes = one.group->traffic().payload_bytes_sent;
   const double waited = one.strategy->communication_seconds();
-  const double seconds = step(c);
+  double seconds = 0;
+  for (int i = 0; i < one.steps_of_round; ++i) seconds += step(c);
   const auto after = one.group->times();
-  return {seconds, after.running - times.running, one.strategy->communication_seconds() - waited,
+  const double steps = one.steps_of_round;
+  return {seconds / steps, (after.running - times.running) / steps,
+          (one.strategy->communication_seconds() - waited) / steps,
           static_cast<double>(after.calls - times.calls),
-          static_cast<double>(one.group->traffic().payload_bytes_sent - bytes)};
+          static_cast<double>(one.group->traffic().payload_bytes_sent - bytes) / steps};
 }
 
 // `count` is the number of a rank's times: [step x contender].

@@ -27,6 +27,7 @@ struct StepFigures {
   double network_seconds = 0;              // calls of the contender's group were running
   double exposed_seconds = 0;              // the rank waited for other ranks
   std::int64_t calls = 0, bytes_sent = 0;  // of this group, per rank and step; bytes: the mean
+  // of the ranks. Calls of a round are those of its only step that makes some.
 };
 
 // Bytes in tensors, by autograd::MemoryKind.
@@ -50,9 +51,11 @@ class StepBench {
       : world_(world), config_(config), dtype_(dtype), device_(device) {}
 
   // Makes a contender with a model of its own, which it trains on `batches` in every step. Its
-  // calls and bytes are counted in `group`.
+  // calls and bytes are counted in `group`. One that communicates after a round of steps takes a
+  // whole round in its turn, and its figures are the mean of these steps.
   void add(std::unique_ptr<training::ParallelStrategy> strategy,
-           std::vector<transformer::Batch> batches, collectives::ProcessGroup& group);
+           std::vector<transformer::Batch> batches, collectives::ProcessGroup& group,
+           int steps_of_round = 1);
 
   void warm_up(int steps);
   // Figures of each contender, the same on every rank.
@@ -77,6 +80,7 @@ class StepBench {
     std::unique_ptr<autograd::Optimizer> optimizer;
     StepMemory memory;
     double loss = 0;  // of the last step
+    int steps_of_round = 1;
   };
   // The measurements of one rank in one step of one contender; all doubles, so that they can be
   // gathered.

@@ -223,7 +223,7 @@ void add_bench_ddp_command(CLI::App& bench) {
       "Measure data-parallel strategies: the cost of communication, and how much of it is hidden",
       run);
   Arguments& args = *option.args;
-  add_strategies_options(option, args, args.strategies);
+  add_strategies_options(option, args, args.strategies, true);
   add_dtype_option(option, args.dtype);
   option("--buckets MB,...", args.buckets,
          "Bucket sizes of bucketed, in 10^6 bytes [four for the size of the model, the predicted "

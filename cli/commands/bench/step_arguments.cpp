@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/environment.hpp"
+#include "cli/commands/training/train_arguments.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
 
@@ -38,10 +39,16 @@ void add_ranks_of_steps_options(const Options& option, StepArguments& args) {
 }
 
 void add_strategies_options(const Options& option, StepArguments& args,
-                            std::vector<std::string>& strategies) {
+                            std::vector<std::string>& strategies, bool lossy) {
   add_ranks_of_steps_options(option, args);
   add_backends_option(option.command(), args.backends);
-  option("--strategies NAME,...", strategies, "Parallel strategies to measure", one_of(strategies))
+  option(
+      "--strategies NAME,...", strategies,
+      fmt::format("Parallel strategies to measure{}",
+                  lossy ? ". With fewer bytes, and not the same numbers: bf16_wire, powersgd:RANK, "
+                          "local_sgd:STEPS, diloco:STEPS"
+                        : ""),
+      lossy ? strategy_name(strategies) : one_of(strategies))
       ->capture_default_str();
 }
 

@@ -30,9 +30,10 @@ void add_step_options(const Options& option, StepOptions& options);
 // is left to the bench.
 void add_ranks_of_steps_options(const Options& option, StepArguments& args);
 
-// Declares --backend for several backends, and --strategies for some of these strategies.
+// Declares --backend for several backends, and --strategies for some of these strategies, and
+// perhaps for those that send fewer bytes.
 void add_strategies_options(const Options& option, StepArguments& args,
-                            std::vector<std::string>& strategies);
+                            std::vector<std::string>& strategies, bool lossy = false);
 
 // Declares --dtype for fp32 and bf16.
 void add_dtype_option(const Options& option, std::string& dtype);

@@ -22,6 +22,8 @@ const char* waits_in_words(const std::string& strategy) {
     return "for the gradients of the other ranks, after backward;\n"
            "         --parallel bucketed sends them during backward";
   if (training::is_strategy_library(strategy)) return "for the other ranks";
+  if (training::steps_of_round(strategy) > 1) return "for the mean of the ranks' parameters";
+  if (training::is_lossy(strategy)) return "for compressed gradients, after backward";
   if (strategy == "zero3") return "for parameters to be gathered, and for gradients";
   return "for gradients that backward was too short to hide";
 }

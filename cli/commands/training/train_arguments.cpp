@@ -5,6 +5,7 @@
 #include <numeric>
 #include <thread>
 
+#include "cli/commands/options/option_checks.hpp"
 #include "cli/launcher/exit.hpp"
 #include "training/run_options.hpp"
 #include "training/strategies/parallel_strategies.hpp"
@@ -243,7 +244,8 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
 void require_elastic(const TrainArguments& args, const std::pair<int, int>& sizes,
                      const TrainingPlan& plan) {
   if (args.mesh) throw UsageError("--elastic changes the number of ranks: leave out --mesh");
-  if (plan.strategy.starts_with("zero") || training::is_strategy_library(plan.strategy))
+  if (plan.strategy.starts_with("zero") || training::is_lossy(plan.strategy) ||
+      training::is_strategy_library(plan.strategy))
     throw UsageError(
         fmt::format("--elastic needs a strategy in which every rank holds everything: naive, flat, "
                     "overlap or bucketed, not {}",
@@ -267,6 +269,24 @@ void require_elastic(const TrainArguments& args, const std::pair<int, int>& size
 }
 
 }  // namespace
+
+CLI::Validator strategy_name(std::vector<std::string> names,
+                             std::map<std::string, std::string> also_called) {
+  const auto lossy = training::lossy_strategy_names();
+  names.insert(names.end(), lossy.begin(), lossy.end());
+  const auto known = one_of(std::move(names), std::move(also_called));
+  const auto check = [known](std::string& text) -> std::string {
+    if (training::is_strategy_library(text)) return "";
+    if (!training::is_lossy(text)) return known(text);
+    try {
+      training::find_strategy(text);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  return CLI::Validator(check, "");
+}
 
 TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine,
                        const std::optional<std::pair<int, int>>& elastic) {

@@ -148,7 +148,8 @@ TEST_CASE("a wrong argument is reported in one sentence with a hint") {
   check_usage_error({"train", "tiny"}, "'tiny' is one argument too many", "ringside train --help");
   check_usage_error({"train", "--parallel", "fsdp"},
                     "--parallel: expected single, naive, flat, overlap, bucketed, "
-                    "zero1_broadcast, zero1, zero2, zero3, got 'fsdp' (did you mean zero3?)",
+                    "zero1_broadcast, zero1, zero2, zero3, bf16_wire, powersgd, local_sgd, diloco, "
+                    "got 'fsdp' (did you mean zero3?)",
                     "ringside train --help");
   check_usage_error({"launch", "--", "true"}, "--ranks is required", "ringside launch --help");
   check_usage_error({"launch", "-n", "2"}, "PROGRAM is required", "ringside launch --help");

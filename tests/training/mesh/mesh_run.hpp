@@ -39,6 +39,7 @@ struct Problem {
   training::OptimizerKind optimizer = training::OptimizerKind::sgd;
   bool checkpoint_activations = false;
   double learning_rate = 0.3;
+  double clip = 0.5;  // below every norm of these steps
   std::int64_t sequence = 12;
   std::int64_t experts = 0;  // a mixture of them in every block, 2 for each token
   double balance = 0.1;      // enough to show in every gradient
@@ -66,13 +67,13 @@ struct Problem {
     options.optimizer = optimizer;
     options.learning_rate = learning_rate;
     options.min_learning_rate = learning_rate / 3;
-    options.clip = 0.5;  // below every norm of these steps
+    options.clip = clip;
     return options;
   }
 
   auto key() const {
     return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer, learning_rate,
-                      sequence, experts);
+                      sequence, experts, clip);
   }
 };
 

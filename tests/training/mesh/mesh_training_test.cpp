@@ -1,5 +1,6 @@
 // Training on small meshes beside a single process: every strategy, and every transport. The whole
 // table of meshes is in mesh_product_test.cpp.
+#include "base/error.hpp"
 #include "tests/training/mesh/mesh_check.hpp"
 
 using namespace ringside;
@@ -33,6 +34,60 @@ TEST_CASE("mesh: shards along fsdp, copies along dp, with every stage of ZeRO") 
       problem.accumulate = mesh[0] == 'p' ? 2 : inner != "zero2" ? 1 : share % 3 == 0 ? 3 : 2;
       check(problem, {mesh, inner, mesh.find("tp") != mesh.npos && inner == "zero2"}, 1e-12);
     }
+}
+
+// PowerSGD of full rank takes nothing away, whatever the part of the model that a rank holds.
+TEST_CASE("mesh: PowerSGD of full rank beside a single process") {
+  Problem problem;
+  problem.layers = 4;
+  problem.steps = 4;
+  problem.sequence = 24;
+  for (const char* mesh : {"dp=2,tp=2", "dp=2,cp=2", "tp=2,dp=3"}) {
+    problem.tied = !problem.tied;
+    check(problem, {mesh, "powersgd:1000"}, 1e-11);
+  }
+  problem.accumulate = 2;
+  check(problem, {"pp=2,dp=2", "powersgd:1000"}, 1e-11);
+}
+
+// Gradients stay those of a replica, so parameters are compared; without clipping, which goes by
+// the norm of a replica.
+TEST_CASE("mesh: local SGD with rounds of one step beside a single process") {
+  Problem problem;
+  problem.layers = 4;
+  problem.steps = 4;
+  problem.kv_heads = 2;
+  problem.clip = 0;
+  problem.learning_rate = 0.03;
+  for (const char* text : {"dp=2,tp=2", "pp=2,dp=2", "dp=4"}) {
+    CAPTURE(text);
+    problem.accumulate = text[0] == 'p' ? 2 : 1;
+    MeshCase mesh{text, "local_sgd:1"};
+    mesh.micro_batches = problem.accumulate;
+    History seen;
+    on_mesh(mesh, problem.config(), [&](auto strategy, auto& world) {
+      History own;
+      train_into(own, problem, std::move(strategy));
+      if (world.rank() == 0) seen = std::move(own);
+    });
+    const History& expected = alone(problem);
+    for (const auto& [name, parameter] : expected.parameters) {
+      CAPTURE(name);
+      CHECK(difference(parameter, seen.parameters.at(name)) < 1e-12);
+    }
+    CHECK(seen.losses.back() == doctest::Approx(expected.losses.back()).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("mesh: replicas that are updated apart cannot share a sequence or the experts") {
+  Problem problem;
+  const MeshCase mesh{"dp=2,cp=2", "diloco"};
+  CHECK_THROWS_WITH_AS(
+      training::require_divisible(mesh.plan(), problem.config(), problem.options(), mesh.inner),
+      "--parallel diloco lets the ranks of dp update their replicas apart, but in --mesh dp=2,cp=2 "
+      "the gradients of cp or ep come together in every step: choose another strategy, or leave "
+      "out these axes",
+      Error);
 }
 
 // Sub-groups, lanes and asynchronous sends over sockets and shared memory.
