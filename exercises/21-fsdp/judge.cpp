@@ -1,5 +1,7 @@
 // Judges sharded parameters: a training against a single process; which units are in memory when,
 // and which calls are made, both as with the reference; and the ledger.
+#include <algorithm>
+
 #include "autograd/engine/engine.hpp"
 #include "autograd/optim/sgd.hpp"
 #include "exercises/21-fsdp/interface.hpp"
@@ -78,11 +80,37 @@ std::string names(const Json& units) {
                        : fmt::format("{}", fmt::join(units.get<std::vector<std::string>>(), ", "));
 }
 
-// Where the events of a rank first differ from those of the reference.
-template <BlockNet::Options options>
-Verdict judge_events(const Run& run) {
-  const Json expected = run_of_reference(run, collect_step<options>).ranks[0].at("events");
-  const Verdict fault = first_fault(run, [&](int, const Json& rank) -> std::string {
+// The events of the reference, as they are if all-gathers start `ahead` units ahead. What an event
+// needs, and the units that follow in its direction, do not depend on that.
+Json events_ahead(Json events, int depth, int ahead) {
+  // In the order of backward, as in units_in_memory().
+  std::vector<std::string> units = {"root"};
+  for (int i = depth; i-- > 0;) units.push_back(fmt::format("layers.{}", i));
+  units.emplace_back("embed");
+  const auto place = [&](const std::string& layer) -> std::ptrdiff_t {
+    const auto found = std::find(units.begin(), units.end(), layer);
+    return found == units.end() ? 0 : found - units.begin();  // norm and head are in the root
+  };
+  const auto last = static_cast<std::ptrdiff_t>(units.size()) - 1;
+  bool in_backward = false;
+  for (Json& event : events) {
+    const std::string what = event["what"];
+    if (what == "end") continue;
+    in_backward = in_backward || what.starts_with("backward");
+    const std::ptrdiff_t here = place(what.substr(what.find(" of ") + 4));
+    // The backward of an embedding reads nothing, so backward never gathers it.
+    const std::ptrdiff_t from = in_backward ? here : std::max<std::ptrdiff_t>(0, here - ahead);
+    const std::ptrdiff_t to = in_backward ? std::min(last - 1, here + ahead) : here;
+    event["in memory"] = Json::array();
+    for (std::ptrdiff_t u = from; u <= to; ++u)
+      event["in memory"].push_back(units[static_cast<std::size_t>(u)]);
+  }
+  return events;
+}
+
+// Where the events of a rank first differ from those that are expected.
+Verdict difference_of_events(const Run& run, const Json& expected) {
+  return first_fault(run, [&](int, const Json& rank) -> std::string {
     const Json& seen = rank.at("events");
     for (std::size_t i = 0; i < std::min(seen.size(), expected.size()); ++i)
       if (seen[i] != expected[i])
@@ -92,15 +120,45 @@ Verdict judge_events(const Run& run) {
                            names(expected[i]["in memory"]));
     return "";
   });
+}
+
+// All-gathers may start 0, 1 or 2 units ahead.
+template <BlockNet::Options options>
+Verdict judge_events(const Run& run) {
+  const Json expected = run_of_reference(run, collect_step<options>).ranks[0].at("events");
+  require(events_ahead(expected, options.depth, 1) == expected,
+          "the reference does not gather one unit ahead");
+  for (const int ahead : {0, 2})
+    if (difference_of_events(run, events_ahead(expected, options.depth, ahead)).says.empty())
+      return first_error(run);
+  const Verdict fault = difference_of_events(run, expected);
   return fault.says.empty() ? first_error(run) : fault;
 }
 
-// Kinds, order and sizes of the calls; their labels do not matter.
+// After `events`, which allows other depths.
+Verdict judge_prefetch(const Run& run) {
+  const Json expected = run_of_reference(run, collect_step<BlockNet::plain>).ranks[0].at("events");
+  for (const int ahead : {0, 2})
+    if (difference_of_events(run, events_ahead(expected, BlockNet::plain.depth, ahead))
+            .says.empty())
+      return {{fmt::format("all-gathers start {} units ahead, expected 1: {}", ahead,
+                           ahead == 0 ? "the network waits while a unit computes"
+                                      : "three units are whole at a time")}};
+  return difference_of_events(run, expected);
+}
+
+// Kinds and sizes of the calls; labels do not matter. All-gathers have one order, and so have
+// reduce-scatters; how the two mix depends on how far ahead units are gathered.
 template <BlockNet::Options options>
 Verdict judge_calls(const Run& run) {
-  const Json expected = run_of_reference(run, collect_step<options>).ranks[0].at("calls");
+  const auto by_kind = [](Json calls) {
+    std::stable_sort(calls.begin(), calls.end(),
+                     [](const Json& a, const Json& b) { return a["call"] < b["call"]; });
+    return calls;
+  };
+  const Json expected = by_kind(run_of_reference(run, collect_step<options>).ranks[0].at("calls"));
   const Verdict fault = first_fault(run, [&](int, const Json& rank) -> std::string {
-    const Json& seen = rank.at("calls");
+    const Json seen = by_kind(rank.at("calls"));
     const auto call = [](const Json& calls, std::size_t i) {
       return i < calls.size() ? fmt::format("{} of {} bytes", calls[i]["call"].get<std::string>(),
                                             calls[i]["bytes"].get<std::uint64_t>())
@@ -111,8 +169,8 @@ Verdict judge_calls(const Run& run) {
     };
     for (std::size_t i = 0; i < std::max(seen.size(), expected.size()); ++i)
       if (call(seen, i) != call(expected, i))
-        return fmt::format("call {}: {}{}; expected {}{}", i, call(seen, i), label(seen, i),
-                           call(expected, i), label(expected, i));
+        return fmt::format("call {}, counted by kind: {}{}; expected {}{}", i, call(seen, i),
+                           label(seen, i), call(expected, i), label(expected, i));
     return "";
   });
   if (!fault.says.empty()) return fault;
@@ -162,6 +220,7 @@ const Judge judge("21-fsdp",
                   {{"training", collect_training<BlockNet::plain>, judge_training<BlockNet::plain>},
                    {"tied", collect_training<BlockNet::tied>, judge_training<BlockNet::tied>},
                    {"events", collect_step<BlockNet::plain>, judge_events<BlockNet::plain>},
+                   {"prefetch", collect_step<BlockNet::plain>, judge_prefetch},
                    {"memory", collect_step<BlockNet::deep>, judge_memory},
                    {"calls", collect_step<BlockNet::plain>, judge_calls<BlockNet::plain>},
                    {"tied-calls", collect_step<BlockNet::tied>, judge_calls<BlockNet::tied>},

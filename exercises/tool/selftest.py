@@ -19,6 +19,8 @@
     selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
     selftest.py KIT class          60 submissions of five exercises in one run, one a fork bomb, one that fills the disk, one that never compiles: all others
                                    have their points; prints the time
+    selftest.py KIT families       the answers named in exercises/families.md have the points or the sentence that are due; --sample: the first of each row;
+                                   prints the time
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
 import atexit
@@ -83,9 +85,13 @@ def variants(kit, exercise):
         exercise = {**exercise, "cases": [{**case, "worlds": case["worlds"][-1:] if case["worlds"][-1] < 4 else case["worlds"][-2:-1] or case["worlds"]}
                                           for case in exercise["cases"]]}
     for patch in cut.variants_of(exercise):
-        verdict = checked(kit, exercise, cut.answer_files(kit.root, exercise, patch), deadline=kits.PATIENT, hidden="--quick" not in sys.argv)
-        if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
-            yield f"the variant {patch.stem}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
+        yield from variant(kit, exercise, patch)
+
+
+def variant(kit, exercise, patch):
+    verdict = checked(kit, exercise, cut.answer_files(kit.root, exercise, patch), deadline=kits.PATIENT, hidden="--quick" not in sys.argv)
+    if verdict["status"] != "right" or verdict["score"] != exercise["points"]:
+        yield f"the variant {patch.stem}: {verdict['status']}, {verdict['score']} points: {described(verdict)}"
 
 
 def kernels(kit, exercise):
@@ -184,14 +190,42 @@ def stubs(kit, exercise):
 def wrong(kit, exercise):
     for answer in exercise["wrong"]:
         files = cut.wrong_files(kit.root, exercise, answer)
-        verdict = checked(kit, exercise, files, only=answer["fails"], deadline=answer.get("deadline", kits.DEADLINE))
+        only = None if "points" in answer else answer["fails"]  # what is partly right has those points
+        verdict = checked(kit, exercise, files, only=only, deadline=answer.get("deadline", kits.DEADLINE))
         case = next(each for each in verdict["cases"] if each["id"] == answer["fails"])
         if case["status"] == "right" or not any(answer["says"] in each for each in case.get("says", [])):
             yield f"{answer['id']}: expected {answer['fails']} to say \"{answer['says']}\"; {described(verdict) or 'all is right'}"
         elif case.get("named") not in (None, answer["id"]):
             yield f"{answer['id']}: is named {case['named']}"
+        elif "points" in answer and verdict["score"] != answer["points"]:
+            yield f"{answer['id']}: {verdict['score']} points, expected {answer['points']}: {described(verdict)}"
         elif "--verbose" in sys.argv:
             print(f"{exercise['id']} / {answer['id']}: {case['status']}: {case['says'][0]}")
+
+
+def families(kit, exercise):
+    """Those of the named exercise."""
+    named = [each.split("/")[1] for each in family_tests("--sample" in sys.argv) if exercise["id"].startswith(each.split("/")[0] + "-")]
+    of = lambda answers, name: [each for each in answers if name(each) in named]
+    chosen = {**exercise, "wrong": of(exercise["wrong"], lambda each: each["id"]), "attacks": of(exercise.get("attacks", []), lambda each: each["id"])}
+    yield from wrong(kit, chosen)
+    yield from attacked(kit, chosen)
+    for patch in of(cut.variants_of(exercise), lambda path: path.stem):
+        yield from variant(kit, exercise, patch)
+
+
+def family_tests(sample=False):
+    """["13/copies", ...]: the last column of each row of families.md that has such names."""
+    cells = [line.rstrip(" |").rsplit("|", 1)[-1].split() for line in (instructor.ROOT / "exercises/families.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [cell for cell in cells if all(re.fullmatch(r"\d\d/[\w-]+", each) for each in cell)]
+    return [each for row in rows for each in row[:1 if sample else None]]
+
+
+def unknown_families(kit, exercise):
+    answers = {each["id"] for each in exercise["wrong"] + exercise.get("attacks", [])} | {path.stem for path in cut.variants_of(exercise)}
+    for test in family_tests():
+        if exercise["id"].startswith(test.split("/")[0] + "-") and test.split("/")[1] not in answers:
+            yield f"families.md names {test}, and there is no such answer"
 
 
 def weak(kit, exercise):
@@ -226,6 +260,7 @@ def anchors(kit, exercise):
             yield str(error)
     yield from wrong_names(exercise)
     yield from unknown_terms(kit, exercise)
+    yield from unknown_families(kit, exercise)
     for lang in exercise["title"]:
         if len(exercise["hints"].get(lang, [])) != 3:
             yield f"expected three hints in {lang}, as the title has one"
@@ -295,6 +330,10 @@ def formats(kit, exercise):
 def attacks(kit, exercise):
     if exercise["id"] == "16-bucket-plan":
         yield from grading()
+    yield from attacked(kit, exercise)
+
+
+def attacked(kit, exercise):
     for attack in exercise.get("attacks", []):
         files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
         for transport, status in attack["status"].items():
@@ -587,7 +626,8 @@ def main():
         return alone()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "variants": variants, "kernels": kernels, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
-             "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks}[sys.argv[2]]
+             "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks, "families": families}[sys.argv[2]]
+    began = time.monotonic()
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
     faults = count = 0
     for exercise in [kit.find(name) for name in names] or kit.exercises:
@@ -598,7 +638,7 @@ def main():
     for fault in clinic_anchors() if sys.argv[2] == "anchors" else ():
         faults += 1
         print(fault, flush=True)
-    print(f"{sys.argv[2]}: {count} exercises, {faults or 'no'} faults")
+    print(f"{sys.argv[2]}: {count} exercises, {faults or 'no'} faults, {time.monotonic() - began:.0f} s")
     return 1 if faults or not count else 0
 
 
