@@ -97,6 +97,9 @@ def export(args):
     if any(kits.trains(kit, each) for each in chosen):
         for name in ("training/strategies/group_strategy.hpp", "training/strategies/parallel_strategies.hpp"):
             copy(ROOT / name, hidden / "include" / name)
+    if any(kits.runs_on_gpu(each) for each in chosen):  # what nvcc needs besides the headers
+        for path in (path for folder in ("autograd/kernels/block", "autograd/tensor") for path in tracked(folder) if path.endswith(".cuh")):
+            copy(ROOT / path, hidden / "include" / path)
     for name in ("cut.py", "kit.py", "formats.py", "student.py"):
         copy(ROOT / "exercises/tool" / name, hidden / "tool" / name)
     for path in (path for path in tracked("tools/gdb") if path.endswith(".py")):
@@ -141,7 +144,7 @@ def export_exercise(kit, exercise, out, args):
     for name in [*(f"handout.{lang}.md" for lang in args.lang), "figure.svg"]:
         if (exercise["folder"] / name).exists():
             copy(exercise["folder"] / name, out / id / name)
-    for name in ["interface.hpp", "bind.cpp", *(["train.cpp"] if kits.trains(kit, exercise) else [])]:
+    for name in ["interface.hpp", "bind.cpp", *(["train.cpp"] if kits.trains(kit, exercise) else []), *(["gpu.cu"] if kits.runs_on_gpu(exercise) else [])]:
         copy(exercise["folder"] / name, hidden / "include/exercises" / id / name)
     for name in exercise.get("include", []):
         copy(ROOT / name, hidden / "include" / name)

@@ -205,6 +205,24 @@ def compile_strategy(kit, exercise, folder, build):
     return library
 
 
+def runs_on_gpu(exercise):
+    """Whether its code can be measured on a GPU: it is judged on the emulation of one."""
+    return (exercise["folder"] / "gpu.cu").exists()
+
+
+def compile_for_gpu(kit, exercise, folder, target, *options):
+    """What nvcc makes of the student's code; None where there is no nvcc. Throws Broken."""
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if not nvcc:
+        return None
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    compiled = subprocess.run([nvcc, "-std=c++20", "-O3", "--expt-relaxed-constexpr", "-I", str(folder), "-I", str(kit.root), *options,
+                               str(exercise["folder"] / "gpu.cu"), "-o", str(target)], capture_output=True, text=True)
+    if compiled.returncode != 0:
+        raise Broken("does not compile", *(compiled.stdout + compiled.stderr).splitlines())
+    return target
+
+
 def compile_student(kit, exercise, folder, build):
     """The program with the student's code. Throws Broken."""
     folder, build = Path(folder).resolve(), own_folder(build)

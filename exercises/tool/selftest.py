@@ -8,6 +8,7 @@
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
     selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
     selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit, and a starter says what is missing
+    selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; skipped where there is no nvcc
     selftest.py KIT seeds          the reference is right for the data of 20 students
     selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs over each transport in turn, by turns on all cores and on one that a process keeps busy
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
@@ -146,6 +147,28 @@ def trainings(kit, exercise):
         written = [Path(folder, dump, "step0003.safetensors") for dump in ("reference", "own")]
         if not all(each.exists() for each in written) or written[0].read_bytes() != written[1].read_bytes():
             yield f"after three steps the parameters or gradients are not those of --parallel {names[exercise['id'][:2]]}"
+
+
+def cuda(kit, exercise):
+    if not kits.runs_on_gpu(exercise):
+        return
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        cut.write(cut.student_files(kit.root, exercise, stub=False), folder)
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", exercise["id"], "--kit", sys.argv[1]],
+                       check=True, stdout=subprocess.DEVNULL)
+        exported_kit = kits.Kit(f"{folder}/course/.ringside/kit.json")  # nvcc finds all that it needs in it
+        try:
+            if not kits.compile_for_gpu(exported_kit, exported_kit.exercises[0], folder, f"{folder}/gpu.ptx", "-arch=sm_90", "-ptx"):
+                print(f"SKIPPED: {exercise['id']} on a GPU, because there is no nvcc", flush=True)
+                return
+        except kits.Broken as broken:
+            yield f"nvcc: {broken.says[:5]}"
+            return
+        kernels = Path(folder, "gpu.ptx").read_text().split(".entry ")[1:]
+        # nvcc leaves out, without a word, the call of a function that is not constexpr after all.
+        for kernel in kernels or [""]:
+            if "ld.global" not in kernel or "st.global" not in kernel:
+                yield f"a kernel neither reads nor writes: {kernel[:200]}"
 
 
 def seeds(kit, exercise):
@@ -625,7 +648,7 @@ def main():
     if alone := {"clinic": clinic, "own": own_exercise, "class": class_run}.get(sys.argv[2]):
         return alone()
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "variants": variants, "kernels": kernels, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
+    proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks, "families": families}[sys.argv[2]]
     began = time.monotonic()
     names = [each for each in sys.argv[3:] if not each.startswith("--")]

@@ -10,6 +10,7 @@
     ./exercise train 15 [OPTIONS]
                                trains a transformer with your code, in four processes (13, 14, 15, 17, 19, 20, 21);
                                OPTIONS are those of `ringside train`, such as --steps 500 --report report.html
+    ./exercise gpu 33          times your kernels on this machine's GPU, with nvcc (33 and later); no points depend on it
     ./exercise ringside ...    the program of this course: ./exercise ringside help
     ./exercise reset 15        the starter again; your files are kept in 15-.../before-reset
     ./exercise progress        writes progress.html
@@ -160,6 +161,15 @@ class Course:
         print(f"ringside {shlex.join(command)}", flush=True)
         os.execv(self.kit.ringside, [self.kit.ringside, *command])
 
+    def gpu(self, exercise):
+        if not kits.runs_on_gpu(exercise):
+            sys.exit(f"{exercise['id']} has no kernels for a GPU; these have: "
+                     + ", ".join(each["id"] for each in self.kit.exercises if kits.runs_on_gpu(each)))
+        program = self.compiled(lambda kit, exercise, folder, build: kits.compile_for_gpu(kit, exercise, folder, Path(build) / "gpu", "-arch=native"), exercise)
+        if not program:
+            sys.exit("nvcc is not there: install the CUDA Toolkit, and add nvcc to PATH. The check needs no GPU: ./exercise check " + exercise["id"][:2])
+        os.execv(program, [str(program)])
+
     def ringside(self, *arguments):
         os.execv(self.kit.ringside, ["ringside", *arguments])
 
@@ -201,7 +211,7 @@ def main(folder, arguments):
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `./exercise list | head`
     course = Course(folder)
     command, *rest = arguments or ["watch"]
-    with_exercise = {"hint": course.hint, "debug": course.debug, "train": course.train, "reset": course.reset}
+    with_exercise = {"hint": course.hint, "debug": course.debug, "train": course.train, "gpu": course.gpu, "reset": course.reset}
     try:
         if command == "check" and len(rest) == 3 and rest[1] == "--program":
             return 0 if course.check_program(course.kit.find(rest[0]), rest[2]) else 1
@@ -210,7 +220,7 @@ def main(folder, arguments):
         if command == "check":
             chosen = [course.kit.find(name) for name in rest] or course.kit.exercises
             return 0 if all([course.check(exercise) for exercise in chosen]) else 1
-        most = {"hint": 1, "debug": 2, "reset": 1}.get(command, len(rest))
+        most = {"hint": 1, "debug": 2, "gpu": 1, "reset": 1}.get(command, len(rest))
         if command in with_exercise and 0 < len(rest) <= most:
             with_exercise[command](course.kit.find(rest[0]), *rest[1:])
         elif command in ("watch", "list", "progress", "submit") and not rest:
