@@ -13,10 +13,6 @@ std::vector<float> random_numbers(std::uint64_t seed, std::int64_t n) {
   return all;
 }
 
-const char* first_text(bool last_first) {
-  return last_first ? "last thread first" : "thread 0 first";
-}
-
 // ---- Copies ----
 
 struct Copy {
@@ -26,7 +22,7 @@ struct Copy {
     return fmt::format(
         "{} numbers, {} blocks of {} threads, {}, from and to begin {} and {} bytes "
         "behind a multiple of 16",
-        n, blocks, threads, first_text(last_first), from_offset * 4, to_offset * 4);
+        n, blocks, threads, turns_text(last_first), from_offset * 4, to_offset * 4);
   }
 };
 constexpr Copy copies[] = {{1, 1, 32},          {128, 1, 32},       {1027, 2, 64}, {1027, 2, 64, 1},
@@ -95,7 +91,7 @@ struct Shape {
   int threads;
   std::string text(bool last_first) const {
     return fmt::format("{} x {} numbers, {} blocks of {} threads, {}", rows, columns, blocks,
-                       threads, first_text(last_first));
+                       threads, turns_text(last_first));
   }
 };
 constexpr Shape shapes[] = {{1, 1, 1, 32},    {32, 32, 1, 64},  {33, 70, 2, 64},

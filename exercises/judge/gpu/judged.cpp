@@ -30,6 +30,10 @@ Json json_of(const gpu::Report& report) {
   return {{"lines", lines}, {"syncs", report.syncs}};
 }
 
+const char* turns_text(bool last_first) {
+  return last_first ? "last thread first" : "thread 0 first";
+}
+
 std::string fault_of_numbers(const std::string& name, const Json& seen,
                              const std::vector<double>& expected, double tolerance) {
   for (std::size_t i = 0; i < expected.size(); ++i) {

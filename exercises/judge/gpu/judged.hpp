@@ -48,6 +48,8 @@ class GpuNumbers {
 };
 
 Json json_of(const gpu::Report& report);
+// Of a gpu::Launch.
+const char* turns_text(bool last_first);
 
 // The first number that is not `expected`, to an error of tolerance (1 + |expected|):
 // "y[17] is 3, expected 4". "" if there is none.
