@@ -14,6 +14,7 @@ Json GpuNumbers<T>::json() const {
   return all;
 }
 template class GpuNumbers<float>;
+template class GpuNumbers<int>;
 template class GpuNumbers<gpu::Bf16>;
 
 Json json_of(const gpu::Report& report) {

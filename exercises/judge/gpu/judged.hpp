@@ -26,7 +26,7 @@ class GpuNumbers {
     const std::size_t lines = (static_cast<std::size_t>(size + offset) * sizeof(T)) / 128 + 1;
     lines_.resize(lines);
     std::fill_n(reinterpret_cast<T*>(lines_.data()), lines * 128 / sizeof(T),
-                T(std::numeric_limits<float>::quiet_NaN()));
+                T(std::is_same_v<T, int> ? 0.0f : std::numeric_limits<float>::quiet_NaN()));
   }
   // Read and written.
   void make_output() { is_output_ = true; }
