@@ -44,7 +44,7 @@ void add_launch_command(CLI::App& app) {
   LaunchOptions& options = args.launch;
   option("-n,--ranks N", args.ranks, "Number of ranks on this machine [--elastic: MAX]",
          at_least_one("rank"));
-  add_elastic_options(option.command(), options.elastic);
+  add_elastic_options(option.command(), options.elastic, options.restarts);
   option("--nnodes M", options.nodes, "Number of machines, each with the same number of ranks [1]",
          at_least_one("node"));
   option("--node-rank K", args.node_rank, "The number of this machine, from 0");

@@ -1,5 +1,6 @@
 // `ringside train`: trains a transformer on text, on one rank or many.
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,14 @@ std::optional<std::pair<int, int>> elastic_sizes(const std::optional<Elastic>& e
   return training::Membership::sizes_from_environment();
 }
 
+// What starts the ranks of a run again that has failed: from its last checkpoint, if it has one.
+std::vector<std::string> command_again(const TrainArguments& args) {
+  const std::filesystem::path folder =
+      args.plan.save.empty() ? std::filesystem::path(args.resume.value_or("")) : args.plan.save;
+  if (!std::filesystem::exists(folder / "model.safetensors")) return own_command();
+  return {"sh", "-c", "exec " + args.plan.resume_command(false)};
+}
+
 void train(const TrainArguments& args) {
   TrainingPlan plan;
   RanksOption ranks_option = args.ranks;
@@ -59,6 +68,7 @@ void train(const TrainArguments& args) {
     };
   if (!args.plan.save.empty() || args.resume) ranks_option.grace_after_signal = time_to_save;
   ranks_option.count = ranks_or_elastic(args.ranks.count, args.ranks.elastic);
+  ranks_option.command_again = [&] { return command_again(args); };
   const auto sizes = elastic_sizes(args.ranks.elastic);
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = plan_from(args, ranks, ranks_here, sizes);
@@ -84,7 +94,7 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   const Options option(command);
   option.group("Ranks");
   add_ranks_option(command, args.ranks);
-  add_elastic_options(command, args.ranks.elastic);
+  add_elastic_options(command, args.ranks.elastic, args.ranks.restarts);
   add_backend_option(command, args.ranks.backend);
   add_link_option(command);
   add_algorithm_option(command);

@@ -36,7 +36,7 @@ Job::Job(const LaunchOptions& options)
       reaper_(options.ranks, flights_.path().value_or("")) {
   if (!options.elastic) return;
   members_.emplace(options.elastic->smallest, options.elastic->largest);
-  restarts_ = options.elastic->restarts;
+  restarts_ = options.restarts.value_or(10);
   rendezvous_.listening.reset();  // the members tell the launcher where they listen
 }
 
@@ -367,9 +367,10 @@ void Job::end_stopped_ranks() {
 // Whether the job survives the end of this rank. An error of a rank's own ends the job, as the
 // others would meet it too.
 bool Job::go_on_without(Rank& rank) {
-  if (!was_killed(rank.end) || members_->run_is_over()) return false;
+  if (!was_killed(rank.end)) return false;
   members_->lost(rank.number);
-  if (ending_) return true;
+  // A rank that has ended well has seen all others at the end of their work.
+  if (ending_ || members_->run_is_over()) return true;
   const std::string end = fmt::format("{} {}", name_of(rank), in_words(rank.end));
   const bool replace = restarts_ > 0;
   const int left = members_->left() + (replace ? 1 : 0);

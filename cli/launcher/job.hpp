@@ -30,7 +30,8 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  int run();  // returns the launcher's exit code
+  int run();                                     // returns the launcher's exit code
+  bool was_stopped() const { return stopped_; }  // by a signal to the launcher
 
  private:
   // One of a rank's output streams, on its way to the launcher's own.

@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "cli/launcher/job.hpp"
 
@@ -40,8 +42,15 @@ int launch(const LaunchOptions& options) {
   require(!options.elastic || options.nodes == 1,
           "the ranks of an elastic job run on one machine: leave out --elastic or --nnodes");
   fill_standard_streams();
-  Job job(options);
-  return job.run();
+  LaunchOptions now = options;
+  const int restarts = options.elastic ? 0 : options.restarts.value_or(0);
+  for (int restart = 1;; ++restart) {
+    Job job(now);
+    const int code = job.run();
+    if (code == 0 || job.was_stopped() || restart > restarts) return code;
+    fmt::print(stderr, "ringside: starting all ranks again ({} of {})\n", restart, restarts);
+    if (options.command_again) now.command = options.command_again();
+  }
 }
 
 }  // namespace ringside::cli

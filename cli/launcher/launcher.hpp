@@ -34,7 +34,6 @@ enum class RankOutput {
 // take in the process that the launcher starts in its place (training/elastic/).
 struct Elastic {
   int smallest = 1, largest = 1;  // ranks that train together
-  int restarts = 10;              // processes that take the place of lost ones
 };
 
 // From "2:4", smallest and largest. Throws Error.
@@ -59,6 +58,10 @@ struct LaunchOptions {
   std::optional<Seconds> grace_after_signal = {};
 
   std::optional<Elastic> elastic = {};  // of ranks that train with training/elastic/
+  // Of an elastic job: how many processes may take the place of lost ranks [10]. Of another: how
+  // often all ranks are started again after a failure [0], with command_again() if it is set.
+  std::optional<int> restarts = {};
+  std::function<std::vector<std::string>()> command_again = {};
 
   // What stands behind the number of a rank that fails: its coordinates in a mesh. Empty: nothing.
   std::function<std::string(int rank)> place = {};

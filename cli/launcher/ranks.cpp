@@ -118,6 +118,8 @@ void become_rank(const RanksOption& option) {
   // In an elastic job rank 0, which prints, may become another process.
   options.output = option.elastic ? RankOutput::prefixed : RankOutput::rank_0_bare;
   options.elastic = option.elastic;
+  options.restarts = option.restarts;
+  options.command_again = option.command_again;
   options.place = option.place;
   options.grace_after_signal = option.grace_after_signal;
   if (options.ranks == 1 && !options.elastic) return become_the_only_rank(options);

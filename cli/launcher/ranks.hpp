@@ -31,6 +31,8 @@ struct RanksOption {
   std::function<std::string(int rank)> place = {};
   std::optional<Seconds> grace_after_signal = {};
   std::optional<Elastic> elastic = {};  // for run_on_elastic_ranks
+  std::optional<int> restarts = {};
+  std::function<std::vector<std::string>()> command_again = {};
 
   int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };

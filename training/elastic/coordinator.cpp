@@ -13,7 +13,6 @@
 
 namespace ringside::training {
 
-
 namespace {
 
 // A rank that cannot be reached is dying: its process is waited for.
@@ -95,9 +94,9 @@ std::optional<int> Coordinator::serve(Seconds patience) {
       must_have_left_ = Deadline::after(patience);
     }
     if (!must_have_left_->expired()) return std::nullopt;
-    return std::find_if(ranks_.begin(), ranks_.end(), [](const auto& each) {
-             return each.second.state == State::trains;
-           })->first;
+    return std::find_if(ranks_.begin(), ranks_.end(),
+                        [](const auto& each) { return each.second.state == State::trains; })
+        ->first;
   }
   // The first generation waits for all; a later one only if it has too few.
   const bool enough = generation_ > 0 && count(State::waits) >= smallest_;

@@ -55,15 +55,13 @@ Membership::Membership(collectives::RankInfo rank_info, std::string backend)
 
 bool Membership::somebody_waits() {
   std::vector<Member> none;
-  while (const auto news = receive(none, false))
-    leave_ = leave_ || news->generation == generation_;
+  while (const auto news = receive(none, false)) leave_ = leave_ || news->generation == generation_;
   return leave_;
 }
 
 std::optional<ProcessGroup> Membership::join(std::int64_t steps) {
   for (int attempt = 1;; ++attempt) {
-    const auto connector =
-        collectives::make_connector_at(rank_info_.master_address, rank_info_);
+    const auto connector = collectives::make_connector_at(rank_info_.master_address, rank_info_);
     const JoinRequest request{generation_, steps, connector->listen()};
     require(::send(launcher_.get(), &request, sizeof request, MSG_NOSIGNAL) == sizeof request,
             "the launcher has ended this job");

@@ -20,7 +20,7 @@ namespace ringside::training {
 
 struct JoinRequest {
   std::uint32_t generation = 0;  // that the rank has left; 0: it comes for the first time
-  std::int64_t steps = -1;       // that it has taken; -1: it has no state that others could go on with
+  std::int64_t steps = -1;  // that it has taken; -1: it has no state that others could go on with
   collectives::Endpoint endpoint{};
 };
 

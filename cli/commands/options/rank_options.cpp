@@ -31,31 +31,21 @@ void add_ranks_option(CLI::App& command, RanksOption& ranks) {
          at_least_one("rank"));
 }
 
-void add_elastic_options(CLI::App& command, std::optional<Elastic>& elastic) {
+void add_elastic_options(CLI::App& command, std::optional<Elastic>& elastic,
+                         std::optional<int>& restarts) {
   command
       .add_option_function<std::string>(
-          "--elastic",
-          [&elastic](const std::string& text) {
-            const Elastic sizes = parse_elastic(text);
-            if (!elastic) elastic.emplace();
-            elastic->smallest = sizes.smallest;
-            elastic->largest = sizes.largest;
-          },
+          "--elastic", [&elastic](const std::string& text) { elastic = parse_elastic(text); },
           "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
           "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)")
       ->type_name("MIN:MAX")
       ->check(parsed_by([](const std::string& text) { parse_elastic(text); }));
-  command
-      .add_option_function<int>(
-          "--restarts",
-          [&elastic](int restarts) {
-            if (!elastic) elastic.emplace();
-            elastic->restarts = restarts;
-          },
-          "Processes that --elastic starts in the place of lost ones, over the whole run [10]")
-      ->type_name("N")
-      ->check(not_negative())
-      ->needs("--elastic");
+  const Options option(command);
+  option("--restarts N", restarts,
+         "With --elastic, processes that may take the place of lost ranks [10]; else how "
+         "often all ranks start again after a failure, from the last checkpoint if there "
+         "is one [0]",
+         not_negative());
 }
 
 std::optional<int> ranks_or_elastic(std::optional<int> ranks,

@@ -16,7 +16,8 @@ namespace ringside::cli {
 void add_ranks_option(CLI::App& command, RanksOption& ranks);
 
 // Declares --elastic MIN:MAX and --restarts N.
-void add_elastic_options(CLI::App& command, std::optional<Elastic>& elastic);
+void add_elastic_options(CLI::App& command, std::optional<Elastic>& elastic,
+                         std::optional<int>& restarts);
 
 // The number of ranks to start: -n, or MAX, if either is given. Throws UsageError if they differ.
 std::optional<int> ranks_or_elastic(std::optional<int> ranks,

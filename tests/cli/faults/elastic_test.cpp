@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
 
@@ -29,9 +29,10 @@ struct Folder {
 
 std::vector<std::string> train(const std::vector<std::string>& options) {
   std::vector<std::string> command{
-      ringside_binary, "train", "--threads",  "1", "--steps",   "1000000", "--sequence",
-      "16",            "--layers", "1", "--d-model", "32",      "--heads", "2",
-      "--data",        RINGSIDE_ROOT "/docs/design.md"};
+      ringside_binary, "train",   "--threads",  "1",
+      "--steps",       "1000000", "--sequence", "16",
+      "--layers",      "1",       "--d-model",  "32",
+      "--heads",       "2",       "--data",     RINGSIDE_ROOT "/docs/design.md"};
   command.insert(command.end(), options.begin(), options.end());
   return command;
 }
@@ -64,10 +65,11 @@ TEST_CASE("elastic runs that lose ranks equal planned runs to the bit") {
     MESSAGE("SKIPPED: there is no python3");
     return;
   }
-  // Over tcp and shm in turns. Another seed in each run of this test; `tools/elastic-check` has 100.
-  const auto outcome = run_program({RINGSIDE_ROOT "/tools/elastic-check", "5", ringside_binary},
-                                   {{"STEPS", "60"}, {"SEED", std::to_string(::getpid())}},
-                                   Seconds(250));
+  // Over tcp and shm in turns. Another seed in each run of this test; `tools/elastic-check` has
+  // 100.
+  const auto outcome =
+      run_program({RINGSIDE_ROOT "/tools/elastic-check", "5", ringside_binary},
+                  {{"STEPS", "60"}, {"SEED", std::to_string(::getpid())}}, Seconds(250));
   CAPTURE(outcome.out);
   CAPTURE(outcome.err);
   CHECK(outcome.exit_code == 0);
@@ -88,8 +90,9 @@ TEST_CASE("a rank that is killed or stopped is replaced and the rank that printe
       REQUIRE(program.wait_for("and another process takes its place\n"));
       if (signal == SIGSTOP)
         CHECK(contains(program.err(), "ringside: rank 0 has been stopped for 1 s: ending it\n"));
-      CHECK(contains(program.err(), "ringside: rank 0 was killed by signal 9 (SIGKILL); 2 ranks go "
-                                    "on, and another process takes its place\n"));
+      CHECK(contains(program.err(),
+                     "ringside: rank 0 was killed by signal 9 (SIGKILL); 2 ranks go "
+                     "on, and another process takes its place\n"));
       const auto taken = steps_of(metrics).size();
       REQUIRE(program.wait_for("[1] members  ranks 0 to 2 after step "));
       REQUIRE(eventually([&] { return steps_of(metrics).size() > taken + 5; }));
@@ -111,8 +114,8 @@ TEST_CASE("a rank that is killed or stopped is replaced and the rank that printe
 TEST_CASE("with fewer ranks than MIN the last ones save and nothing is lost") {
   const Folder folder;
   const std::string metrics = folder / "metrics", saved = folder / "saved";
-  Program program(train({"--elastic", "2:2", "--restarts", "0", "--metrics", metrics, "--save",
-                         saved}));
+  Program program(
+      train({"--elastic", "2:2", "--restarts", "0", "--metrics", metrics, "--save", saved}));
   REQUIRE(eventually([&] { return steps_of(metrics).size() > 5; }));
   kill_rank(program, 0);
   const Outcome outcome = program.wait();
@@ -125,7 +128,8 @@ TEST_CASE("with fewer ranks than MIN the last ones save and nothing is lost") {
   const auto steps = steps_of(metrics);
   const int last = steps.back().first;
   check_every_step(steps, last);
-  CHECK(contains(outcome.out, fmt::format("[1] stopped  after step {} of 1000000; to go on:", last)));
+  CHECK(
+      contains(outcome.out, fmt::format("[1] stopped  after step {} of 1000000; to go on:", last)));
   CHECK(fs::exists(saved + fmt::format("/training-{}.safetensors", last)));
 }
 
@@ -137,11 +141,34 @@ TEST_CASE("when all ranks are lost at once no new one begins from the start") {
   kill_rank(program, 1);
   program.send(SIGCONT);
   const Outcome outcome = program.wait();
-  CHECK(contains(outcome.err,
-                 "ringside: no rank is left that has the parameters of the run: go on from the last "
-                 "checkpoint, with --resume\n"));
+  CHECK(
+      contains(outcome.err,
+               "ringside: no rank is left that has the parameters of the run: go on from the last "
+               "checkpoint, with --resume\n"));
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.survivors == "");
+}
+
+TEST_CASE("a job on a mesh that loses a rank starts again from its last checkpoint") {
+  const Folder folder;
+  const std::string metrics = folder / "metrics", saved = folder / "saved";
+  Program program(train({"-n", "2", "--mesh", "tp=2", "--restarts", "1", "--save-every", "5",
+                         "--metrics", metrics, "--save", saved}));
+  REQUIRE(eventually([&] { return fs::exists(saved + "/model.safetensors"); }));
+  kill_rank(program, 1);
+  REQUIRE(program.wait_for("ringside: starting all ranks again (1 of 1)\n"));
+  REQUIRE(program.wait_for("resumed  after step "));
+  REQUIRE(program.wait_for("bits/byte  ", Seconds(30)));
+  kill_rank(program, 1);
+  const Outcome outcome = program.wait();
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 128 + SIGKILL);
+  CHECK(outcome.survivors == "");
+  std::istringstream lines(read_file(metrics));
+  int rows = 0;
+  for (std::string line; std::getline(lines, line);)
+    CHECK(nlohmann::json::parse(line)["step"] == ++rows);
+  CHECK(rows > 5);
 }
 
 TEST_CASE("a rank that ends with an error of its own ends an elastic job") {
@@ -160,7 +187,8 @@ TEST_CASE("what an elastic run cannot do is said before it starts") {
        "the batch of 16 sequences must divide among 2 to 4 ranks, as --elastic may have any of "
        "these: take --batch 12, or another multiple of 12"},
       {{"--batch", "12", "--accumulate", "2"},
-       "must divide among 2 to 4 ranks in 2 micro-batches each, as --elastic may have any of these: "
+       "must divide among 2 to 4 ranks in 2 micro-batches each, as --elastic may have any of "
+       "these: "
        "take --batch 24, or another multiple of 24"},
       {{"--mesh", "dp=4"}, "--elastic changes the number of ranks: leave out --mesh"},
       {{"--parallel", "zero2"},

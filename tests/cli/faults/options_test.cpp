@@ -109,6 +109,7 @@ const std::set<std::string> a_ranks_own{
     "--link", "--threads", "--memory-limit",  // of a rank and its host
     "--metrics", "--overwrite",               // only rank 0 writes
     "--algorithm",                            // compared in each call
+    "--elastic", "--restarts",                // of the launcher
     "--accept-changes",                       // of a checkpoint's files, which are on its host
 };
 
