@@ -244,8 +244,8 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
 void require_elastic(const TrainArguments& args, const std::pair<int, int>& sizes,
                      const TrainingPlan& plan) {
   if (args.mesh) throw UsageError("--elastic changes the number of ranks: leave out --mesh");
-  if (plan.strategy.starts_with("zero") || training::is_lossy(plan.strategy) ||
-      training::is_strategy_library(plan.strategy))
+  const std::set<std::string> hold_everything{"single", "naive", "flat", "overlap", "bucketed"};
+  if (!hold_everything.contains(plan.strategy))
     throw UsageError(
         fmt::format("--elastic needs a strategy in which every rank holds everything: naive, flat, "
                     "overlap or bucketed, not {}",
