@@ -86,6 +86,8 @@ class Bench {
     std::int32_t port = listening ? listening->number() : 0;
     all_processes_.broadcast(std::span(&port, 1), 0);
     RankInfo meeting = layout_.in_set;
+    // The socket hears this host only; where others meet rank 0 elsewhere, it listens there itself.
+    if (meeting.master_address != "127.0.0.1") listening.reset();
     meeting.listening = listening ? listening->descriptor() : -1;
     meeting.master_port = static_cast<std::uint16_t>(port);
     if (contender.set == layout_.set) open_contender(contender, meeting);

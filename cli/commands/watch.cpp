@@ -1,5 +1,5 @@
-// `ringside watch -- PROGRAM ARGS`: what a torch program does over Ringside, rank by rank. Each rank
-// leaves a report (python/ringside/witness.py); here they are joined, shown and judged.
+// `ringside watch -- PROGRAM ARGS`: what a torch program does over Ringside, rank by rank. Each
+// rank leaves a report (python/ringside/witness.py); here they are joined, shown and judged.
 
 #include <algorithm>
 #include <cerrno>
@@ -10,10 +10,10 @@
 #include <map>
 #include <optional>
 
-#include <nlohmann/json.hpp>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "base/text/words.hpp"
 #include "cli/command.hpp"
@@ -92,15 +92,18 @@ std::string shares_of(const Run& run, std::size_t model, double (*share)(const o
 
 std::optional<std::string> misses_overlap(const Run& run) {
   const double calls = run.sum("reductions"), waits = run.sum("waits_in_backward");
-  if (calls == 0) return "no-calls: no call between backward and the optimizer's step reduces gradients";
+  if (calls == 0)
+    return "no-calls: no call between backward and the optimizer's step reduces gradients";
   if (run.sum("early_reductions") == 0)
-    return fmt::format("sync-at-end: all {:.0f} calls that reduce gradients set out after the last "
-                       "gradient of their backward was ready, so nothing overlaps with it",
-                       calls);
+    return fmt::format(
+        "sync-at-end: all {:.0f} calls that reduce gradients set out after the last "
+        "gradient of their backward was ready, so nothing overlaps with it",
+        calls);
   if (waits > 0)
-    return fmt::format("waits-in-hook: backward stood still {:.0f} times, {:.1f} ms in all, while it "
-                       "waited for a call",
-                       waits, 1e3 * run.sum("waited_in_backward_seconds"));
+    return fmt::format(
+        "waits-in-hook: backward stood still {:.0f} times, {:.1f} ms in all, while it "
+        "waited for a call",
+        waits, 1e3 * run.sum("waited_in_backward_seconds"));
   return std::nullopt;
 }
 
@@ -108,9 +111,10 @@ std::optional<std::string> misses_balance(const Run& run, std::size_t model) {
   for (const ordered_json& rank : run.ranks) {
     const double share = with_state(rank.at("models")[model]);
     if (share >= unbalanced)
-      return fmt::format("by-count: rank {} keeps the optimizer's state of {:.0f} % of the parameters: "
-                         "give each parameter to the rank that has fewest elements so far",
-                         rank.at("rank").get<int>(), 100 * share);
+      return fmt::format(
+          "by-count: rank {} keeps the optimizer's state of {:.0f} % of the parameters: "
+          "give each parameter to the rank that has fewest elements so far",
+          rank.at("rank").get<int>(), 100 * share);
   }
   return std::nullopt;
 }
@@ -129,10 +133,11 @@ std::optional<std::string> misses_sharded_optimizer(const Run& run) {
   }
   if (elements == 0) return "no-state: no optimizer has made a step, or none keeps any state";
   const bool shares = run.makes_call("broadcast") || run.makes_call("all_gather");
-  return fmt::format("{}: each of {} ranks keeps the optimizer's state of all parameters, {:.0f} "
-                     "bytes for each; sharded, it keeps about {:.0f}",
-                     shares ? "state-for-all" : "plain-adamw", run.ranks.size(), bytes / elements,
-                     bytes / elements / static_cast<double>(run.ranks.size()));
+  return fmt::format(
+      "{}: each of {} ranks keeps the optimizer's state of all parameters, {:.0f} "
+      "bytes for each; sharded, it keeps about {:.0f}",
+      shares ? "state-for-all" : "plain-adamw", run.ranks.size(), bytes / elements,
+      bytes / elements / static_cast<double>(run.ranks.size()));
 }
 
 std::optional<std::string> misses_fsdp(const Run& run) {
@@ -144,8 +149,7 @@ std::optional<std::string> misses_fsdp(const Run& run) {
   if (run.models() == 0) return "no-model: no module has run forward";
   return fmt::format("{}: each of {} ranks keeps all parameters between two steps{}",
                      any_gathers ? "never-frees" : "replicated", run.ranks.size(),
-                     any_gathers ? ", though forward gathers some"
-                                 : ", and forward gathers none");
+                     any_gathers ? ", though forward gathers some" : ", and forward gathers none");
 }
 
 const std::map<std::string, std::optional<std::string> (*)(const Run&)> expectations{
@@ -194,20 +198,20 @@ std::vector<Run> runs_in(const std::filesystem::path& folder) {
 Table table_of_ranks(const Run& run) {
   Table table{{"rank", number("calls", "calls"), number("sent\n(MB)", "bytes_sent", fixed(3, 1e-6)),
                number("waited\n(ms)", "waited_ms", fixed(1)),
-               number("gradients\n(calls)", "reductions"), number("early\n(calls)", "early_reductions"),
+               number("gradients\n(calls)", "reductions"),
+               number("early\n(calls)", "early_reductions"),
                number("early\n(% of bytes)", "early_percent", fixed(0)),
                number("waits in\nbackward", "waits_in_backward")}};
   for (const ordered_json& rank : run.ranks) {
     std::int64_t calls = 0;
     for (const ordered_json& call : rank.at("calls")) calls += call.at("calls").get<std::int64_t>();
     const double reduced = number_in(rank, "reduced_bytes");
-    table.rows.push_back({rank.at("rank").get<std::int64_t>(), calls,
-                          rank.at("bytes_sent").get<std::int64_t>(),
-                          1e3 * number_in(rank, "waited_seconds"),
-                          rank.at("reductions").get<std::int64_t>(),
-                          rank.at("early_reductions").get<std::int64_t>(),
-                          reduced > 0 ? Cell(100 * number_in(rank, "early_bytes") / reduced) : Cell(),
-                          rank.at("waits_in_backward").get<std::int64_t>()});
+    table.rows.push_back(
+        {rank.at("rank").get<std::int64_t>(), calls, rank.at("bytes_sent").get<std::int64_t>(),
+         1e3 * number_in(rank, "waited_seconds"), rank.at("reductions").get<std::int64_t>(),
+         rank.at("early_reductions").get<std::int64_t>(),
+         reduced > 0 ? Cell(100 * number_in(rank, "early_bytes") / reduced) : Cell(),
+         rank.at("waits_in_backward").get<std::int64_t>()});
   }
   return table;
 }
@@ -218,8 +222,7 @@ Table table_of_calls(const Run& run) {
                number("MB in all", "bytes", fixed(3, 1e-6))}};
   for (const ordered_json& call : run.ranks.front().at("calls"))
     table.rows.push_back({call.at("collective").get<std::string>(),
-                          call.at("label").get<std::string>(),
-                          call.at("calls").get<std::int64_t>(),
+                          call.at("label").get<std::string>(), call.at("calls").get<std::int64_t>(),
                           call.at("bytes").get<std::int64_t>()});
   return table;
 }
@@ -271,14 +274,14 @@ bool judge(const Run& run, const std::vector<std::string>& expected, ordered_jso
 void watch(const WatchArguments& args) {
   for (const std::string& name : args.expect)
     if (!expectations.contains(name))
-      throw UsageError(fmt::format(
-          "--expect: overlap, sharded-optimizer or fsdp is expected, not {}", name));
+      throw UsageError(
+          fmt::format("--expect: overlap, sharded-optimizer or fsdp is expected, not {}", name));
   if (args.command.empty() && args.folder.empty())
     throw UsageError("name a program after --, or the folder of earlier reports with --folder");
   const std::filesystem::path folder =
-      !args.folder.empty() ? std::filesystem::path(args.folder)
-                           : std::filesystem::temp_directory_path() /
-                                 fmt::format("ringside-watch-{}", ::getpid());
+      !args.folder.empty()
+          ? std::filesystem::path(args.folder)
+          : std::filesystem::temp_directory_path() / fmt::format("ringside-watch-{}", ::getpid());
   int code = 0;
   if (!args.command.empty()) {
     std::filesystem::create_directories(folder);
@@ -297,9 +300,8 @@ void watch(const WatchArguments& args) {
     print(run);
     ordered_json findings = ordered_json::object();
     all_hold = judge(run, args.expect, findings) && all_hold;
-    figures.push_back({{"test", run.ranks.front().at("test")},
-                       {"findings", findings},
-                       {"ranks", run.ranks}});
+    figures.push_back(
+        {{"test", run.ranks.front().at("test")}, {"findings", findings}, {"ranks", run.ranks}});
   }
   if (!args.json.empty()) write_json_file(args.json, figures);
   if (code != 0) throw Exit{code};

@@ -2,11 +2,15 @@
 // namespaces (two_hosts.sh).
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;
@@ -93,6 +97,75 @@ TEST_CASE("a job waits for a host that starts seconds later") {
   if (!possible()) return;
   expect_success(
       run_hosts("10.77.0.1", "a $ringside hello & sleep 2.5; b $ringside hello; wait $!"));
+}
+
+// The file of a ring over 4 ranks in which neighbours are never on one host: 0, 2, 1, 3.
+void write_alternating_ring(const std::filesystem::path& file) {
+  REQUIRE(run_program({ringside_binary, "step", "ring_all_reduce", "-n", "4", "--json", file})
+              .exit_code == 0);
+  const std::vector<int> place{0, 2, 1, 3};
+  nlohmann::json ring = nlohmann::json::parse(read_file(file));
+  const nlohmann::json schedules = ring["schedules"];
+  for (std::size_t rank = 0; rank < place.size(); ++rank) {
+    auto& own = ring["schedules"][place[rank]] = schedules[rank];
+    for (auto& step : own["steps"])
+      for (const auto& [part, peer] : {std::pair("send", "to"), std::pair("receive", "from")})
+        if (step.contains(part)) step[part][peer] = place[step[part][peer].get<std::size_t>()];
+  }
+  std::ofstream(file) << ring;
+}
+
+TEST_CASE("hierarchical all-reduce sends 2 n over the link of two hosts, a ring 3 n or 6 n") {
+  if (!possible()) return;
+  TemporaryDirectory folder;
+  const std::string alternating = folder.path() / "alternating.json";
+  write_alternating_ring(alternating);
+  constexpr double calls = 5, count = 1000000;
+  const std::string reduce = fmt::format("{} {} {}", REDUCE_ON_HOSTS, calls, count);
+  for (const auto& [algorithm, times] :
+       {std::pair<std::string, double>{"hierarchical", 2}, {"ring", 3}, {alternating, 6}}) {
+    CAPTURE(algorithm);
+    const auto outcome = run_hosts(
+        "10.77.0.1",
+        fmt::format(
+            "export RINGSIDE_ALGORITHM={}; a {} & b {}; wait $!; echo passed: $(passed_by wire0)",
+            algorithm == alternating ? algorithm : "all_reduce=" + algorithm, reduce, reduce));
+    expect_success(outcome);
+    const std::size_t counted = outcome.out.find("passed: ");
+    REQUIRE(counted != std::string::npos);
+    const double bytes = std::stod(outcome.out.substr(counted + 8));
+    // Headers of packets, and the connections of the job.
+    CHECK(bytes / (calls * count * sizeof(float)) >= times);
+    CHECK(bytes / (calls * count * sizeof(float)) < times * 1.03);
+  }
+}
+
+TEST_CASE("hierarchical all-reduce is faster than a ring where a link of two hosts is slow") {
+  if (!possible()) return;
+  TemporaryDirectory folder;
+  const std::string alternating = folder.path() / "alternating.json",
+                    figures = folder.path() / "figures.json";
+  write_alternating_ring(alternating);
+  const std::string bench = fmt::format(
+      "$ringside bench all_reduce -n 4 --backends tcp --bytes 2MB --warmup 1 --repeat 3 "
+      "--algorithm hierarchical,ring,{} --json {}",
+      alternating, figures);
+  const std::string limit =
+      "tc qdisc add dev wire0 root tbf rate 200mbit burst 256kb latency 400ms";
+  const auto outcome = run_hosts("10.77.0.1", fmt::format("{} && on_b {} && echo limited; "
+                                                          "a {} & b {}; wait $!",
+                                                          limit, limit, bench, bench));
+  expect_success(outcome);
+  CHECK(contains(outcome.out, "limited\n"));
+  const nlohmann::json written = nlohmann::json::parse(read_file(figures));
+  std::vector<double> seconds;
+  for (const auto& row : written.is_array() ? written : written.at("results")) {
+    CHECK(row.at("wrong") == 0);
+    seconds.push_back(row.at("time_us"));
+  }
+  REQUIRE(seconds.size() == 3);
+  CHECK(seconds[0] < seconds[1]);  // 2 n to 3 n
+  CHECK(seconds[1] < seconds[2]);  // 3 n to 6 n
 }
 
 TEST_CASE("RINGSIDE_INTERFACE selects the network for the data") {

@@ -37,5 +37,7 @@ on_b ip address add fd77::2/64 dev wire0 nodad
 
 # The bytes that host a has received through a cable.
 came_by() { ip -s link show "$1" | awk '/RX:/ {getline; print $1}'; }
+# The bytes that have passed a cable in both directions.
+passed_by() { ip -s link show "$1" | awk '/RX:|TX:/ {getline; sum += $1} END {printf "%d", sum}'; }
 
 eval "$1"
