@@ -16,7 +16,7 @@
 //
 // The time until the last rank is done is the PATH: the time if every rank has a core. Ranks of one
 // host share its cores, and moving bytes costs time on a core at both ends. The WORK of all ranks
-// takes its time on these cores whatever the path is:
+// takes its time on these cores whatever the path is (copies within a rank not shown):
 //
 //     work = messages * 2 overhead + bytes * 2 copy + bytes added * gamma      core-seconds
 //     time = max(path, work / cores)
