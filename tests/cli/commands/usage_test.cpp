@@ -82,7 +82,8 @@ TEST_CASE("the help of every command fits into 80 columns") {
         "synthesize", "prove pipeline", "hello",       "bench",         "bench train",
         "bench ddp",  "bench zero",     "bench mesh",  "bench kernels", "train",
         "compare",    "generate",       "eval",        "tokenize",      "account",
-        "simulate",   "launch",         "status",      "postmortem",    "timeline"}) {
+        "simulate",   "launch",         "watch",       "status",        "postmortem",
+        "timeline"}) {
     CAPTURE(command);
     const auto outcome =
         run_program({"sh", "-c", "\"$0\" " + command + " --help", ringside_binary});
