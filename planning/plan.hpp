@@ -13,6 +13,7 @@
 #include "parallel/mesh_shape.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "planning/model.hpp"
+#include "transformer/recompute_groups.hpp"
 
 namespace ringside::planning {
 
@@ -45,6 +46,7 @@ struct Plan {
   context_parallel::ContextOptions context = {};  // of the axis cp
   int zero = 0;                                   // stage of ZeRO; fsdp without a stage is stage 3
   Recompute recompute = Recompute::none;
+  transformer::RecomputeGroups recompute_groups = {};  // of full recomputation
   bool sequence_parallel = false;
   Types types = {};
   double gradient_copies = 1;  // 2 where they are reduced in a buffer of their own
@@ -67,6 +69,15 @@ struct Plan {
   bool shards_parameters() const { return stage() == 3 && state_ranks() > 1; }
   std::int64_t copies() const { return has_fsdp() ? mesh.size(Axis::dp) : 1; }
 
+  // How often backward computes a block again.
+  int times_again() const {
+    return recompute != Recompute::full ? 0 : recompute_groups.inner > 0 ? 2 : 1;
+  }
+  // Blocks of a stage that it computes again together.
+  std::int64_t group_of(std::int64_t blocks) const {
+    return std::clamp<std::int64_t>(recompute_groups.blocks, 1, std::max<std::int64_t>(1, blocks));
+  }
+
   // Tokens of a sequence on one rank, outside of the parts that sequence parallel divides.
   std::int64_t rank_sequence() const { return sequence / mesh.size(Axis::cp); }
 
@@ -76,6 +87,14 @@ struct Plan {
 // In the order of the enumerators.
 const std::vector<std::string>& recompute_names();
 std::string_view name_of(Recompute recompute);
+// The values of --recompute, both ways: "none", "selective", "full", "every=4", "nested=8,2".
+// Throws Error that says what was expected.
+struct Recomputation {
+  Recompute recompute = Recompute::none;
+  transformer::RecomputeGroups groups = {};
+};
+Recomputation recomputation_from(const std::string& text);
+std::string text_of(Recompute recompute, const transformer::RecomputeGroups& groups);
 std::vector<std::string> schedule_names();
 
 // Reads --mesh of a plan; without text it is one device.

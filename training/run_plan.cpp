@@ -19,6 +19,7 @@ planning::Plan run_plan(const TrainerOptions& options, autograd::DType dtype,
                       .device = device};
   plan.types.adamw = options.optimizer == OptimizerKind::adamw;
   if (options.checkpoint_activations) plan.recompute = planning::Recompute::full;
+  plan.recompute_groups = options.recompute_groups;
   if (mesh) {
     plan.mesh = mesh->shape;
     plan.sequence_parallel = mesh->sequence_parallel;

@@ -116,15 +116,29 @@ std::vector<std::int64_t> Model::take_choices() {
 
 Tensor Model::run_blocks(Tensor x, std::size_t first, std::size_t end,
                          std::vector<KvCache>* caches) const {
-  for (std::size_t i = first; i < end; ++i) {
-    const Block& block = *model_.layers.blocks[i];
-    const auto recomputable = [&block, &table = rope_table_](const Tensor& input) {
-      return block.forward(input, table);
-    };
-    if (checkpoint_activations_ && caches == nullptr)
-      x = autograd::checkpoint(recomputable, x);
-    else
-      x = block.forward(x, rope_table_, caches == nullptr ? nullptr : &(*caches)[i]);
+  if (checkpoint_activations_ && caches == nullptr)
+    return run_groups(std::move(x), first, end, recompute_groups_.blocks, recompute_groups_.inner);
+  for (std::size_t i = first; i < end; ++i)
+    x = model_.layers.blocks[i]->forward(x, rope_table_,
+                                         caches == nullptr ? nullptr : &(*caches)[i]);
+  return x;
+}
+
+// In groups of `size` blocks, each of which backward computes again: if `inner` is not 0, in groups
+// of so many, which are computed once more.
+Tensor Model::run_groups(Tensor x, std::size_t first, std::size_t end, std::int64_t size,
+                         std::int64_t inner) const {
+  for (std::size_t begin = first; begin < end; begin += static_cast<std::size_t>(size)) {
+    const std::size_t last = std::min(end, begin + static_cast<std::size_t>(size));
+    x = autograd::checkpoint(
+        [this, begin, last, inner](const Tensor& input) {
+          if (inner > 0) return run_groups(input, begin, last, inner, 0);
+          Tensor y = input;
+          for (std::size_t i = begin; i < last; ++i)
+            y = model_.layers.blocks[i]->forward(y, rope_table_);
+          return y;
+        },
+        x);
   }
   return x;
 }

@@ -18,6 +18,7 @@
 #include "transformer/config.hpp"
 #include "transformer/layers.hpp"
 #include "transformer/model_part.hpp"
+#include "transformer/recompute_groups.hpp"
 #include "transformer/tensor_division.hpp"
 
 namespace ringside::transformer {
@@ -73,8 +74,12 @@ class Model : public autograd::Module {
 
   // Whether backward recomputes each block instead of keeping its activations
   // (autograd/engine/checkpointing.hpp): less memory, about a third more time, the same bits.
-  // Off by default. Forward passes with caches ignore it.
-  void set_checkpoint_activations(bool on) { checkpoint_activations_ = on; }
+  // Off by default. Forward passes with caches ignore it. Groups of several blocks keep fewer
+  // inputs, and more while backward is in a group.
+  void set_checkpoint_activations(bool on, const RecomputeGroups& groups = {}) {
+    checkpoint_activations_ = on;
+    recompute_groups_ = groups;
+  }
 
   // From now on backward also adds the gradient of the balance loss of the experts, with the weight
   // config().balance (ops/experts.hpp), for steps whose loss is the mean over so many
@@ -109,6 +114,8 @@ class Model : public autograd::Module {
   void initialise() const;
   // Runs the blocks of this part from `first` to before `end`. `caches` has one for each, or is
   // nullptr.
+  autograd::Tensor run_groups(autograd::Tensor x, std::size_t first, std::size_t end,
+                              std::int64_t size, std::int64_t inner) const;
   autograd::Tensor run_blocks(autograd::Tensor x, std::size_t first, std::size_t end,
                               std::vector<KvCache>* caches) const;
   autograd::Tensor embed_after(const autograd::Tensor& tokens, std::int64_t cached) const;
@@ -119,6 +126,7 @@ class Model : public autograd::Module {
   const TensorDivision& division_;
   autograd::VocabularyRange vocabulary_;  // the rows of the embedding and the head in this part
   bool checkpoint_activations_ = false;
+  RecomputeGroups recompute_groups_;
   Trunk model_;
   std::optional<autograd::Linear> lm_head_;
   autograd::RopeTable rope_table_;  // computed; neither trained nor stored

@@ -22,6 +22,7 @@
 #include "cli/pictures/numbers.hpp"
 #include "collectives/process_group.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
+#include "planning/plan.hpp"
 #include "training/elastic/membership.hpp"
 #include "training/interrupt.hpp"
 #include "training/strategies/parallel_strategies.hpp"
@@ -100,8 +101,8 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   add_algorithm_option(command);
   option("--parallel NAME", args.plan.strategy,
          fmt::format("The parallel strategy: {}; with fewer bytes bf16_wire, powersgd:RANK, "
-                     "local_sgd:STEPS, diloco:STEPS; or your own, NAME.so [one rank: single; "
-                     "--mesh with fsdp: zero3; else flat]",
+                     "local_sgd:STEPS, diloco:STEPS; or NAME.so, your own [one rank single, "
+                     "fsdp zero3, else flat]",
                      fmt::join(training::strategy_names(), ", ")),
          strategy_name(training::strategy_names(), {{"fsdp", "zero3"}, {"ddp", "bucketed"}}));
   option("--mesh AXES", args.mesh,
@@ -190,6 +191,10 @@ void add_training_options(CLI::App& command, TrainArguments& args) {
          at_least_one("micro-batch"));
   option.flag("--checkpoint-activations", options.checkpoint_activations,
               "Recompute each block in backward: less memory, a third more time, the same bits");
+  option("--recompute NAME", args.recompute,
+         "What backward computes again: none, full (as --checkpoint-activations), every=K for "
+         "groups of K blocks, or nested=K1,K2 for groups of K1 with groups of K2 in them [none]",
+         parsed_by([](const std::string& text) { planning::recomputation_from(text); }));
   option("--optimizer NAME", args.optimizer, "sgd or adamw [adamw]", one_of({"sgd", "adamw"}));
   option("--lr RATE", options.learning_rate,
          "Peak learning rate [adamw: 3e-3 for width 128, less for wider models; sgd: 0.1]");

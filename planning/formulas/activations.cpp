@@ -34,6 +34,17 @@ struct Symbols {
   Quantity stream;  // numbers of the residual stream for each token of the sequence
 };
 
+// Blocks that one rank recomputes together.
+std::int64_t group_size(const Model& model, const Plan& plan) {
+  return plan.group_of(model.layers / plan.mesh.size(Axis::pp) /
+                       std::max<std::int64_t>(1, plan.chunks));
+}
+
+Quantity in_groups(const Quantity& input, const Model& model, const Plan& plan) {
+  const std::int64_t group = group_size(model, plan);
+  return group == 1 ? input : input / Quantity("K_1", static_cast<double>(group));
+}
+
 // A GPT's block in 16 bits, with dropout. Each 5 a s / h is three tensors of scores: softmax's
 // output, dropout's mask and its output (section 4.1). Fused attention keeps none of them, as
 // selective recomputation does.
@@ -55,8 +66,10 @@ Term gpt_block(const Symbols& x, const Model& model, const Plan& plan) {
     case Recompute::full:
       break;
   }
-  if (parallel) return term(2 * s * b * h / t, "section 5, divided by sequence parallel");
-  return term(2 * s * b * h, "table 2");
+  if (parallel)
+    return term(in_groups(2 * s * b * h / t, model, plan),
+                "section 5, divided by sequence parallel");
+  return term(in_groups(2 * s * b * h, model, plan), "table 2");
 }
 
 // A block of transformer/layers.cpp. Attention is fused and keeps no scores, so selective
@@ -72,8 +85,8 @@ Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
   const Quantity &h = x.h, &q = x.q, &kv = x.kv, &f = x.f, &a = x.a, &t = x.t;
   const char* const source = "counted op by op in planning/formulas/activations.cpp";
   if (plan.recompute == Recompute::full)
-    return {"A_block", "activations of a block, for one micro-batch: its input",
-            x.tokens * x.e * x.stream, Unit::bytes, source};
+    return {"A_block", "activations of a block, for one micro-batch: its share of a group's input",
+            in_groups(x.tokens * x.e * x.stream, model, plan), Unit::bytes, source};
   const bool gathers = plan.context.exchange == context_parallel::Exchange::all_gather &&
                        plan.mesh.size(Axis::cp) > 1;
   const Quantity c("c", gathers ? plan.mesh.size(Axis::cp) : 1);
@@ -156,8 +169,16 @@ Term working_memory(const Model& model, const Plan& plan, bool is_at_head, Backw
   Plan kept = plan;
   kept.recompute = Recompute::none;
   const Term whole = block_activations(model, kept);
-  return {"A_working", "one block that is computed again, and its gradients", whole + backward,
-          Unit::bytes, source};
+  const std::int64_t group = group_size(model, plan), inner = plan.recompute_groups.inner;
+  if (group == 1)
+    return {"A_working", "one block that is computed again, and its gradients", whole + backward,
+            Unit::bytes, source};
+  const Quantity outer("K_1", static_cast<double>(group)),
+      again("K", static_cast<double>(inner > 0 ? std::min(inner, group) : group));
+  Quantity bytes = again * whole + backward;
+  if (inner > 0) bytes = bytes + outer / again * x.tokens * x.e * x.stream;
+  return {"A_working", "a group of blocks that is computed again, and the gradients of one", bytes,
+          Unit::bytes, "Chen et al. 2016, section 4"};
 }
 
 Term head_activations(const Model& model, const Plan& plan) {

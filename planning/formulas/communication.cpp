@@ -37,9 +37,9 @@ Term ring_all_gather_bytes(const Quantity& n, const Quantity& buffer) {
 //     forward again (full)   g                           all-gather, reduce-scatter
 Term tensor_calls_of_block(const Model& model, const Plan& plan) {
   const Quantity halves("halves", model.heads == 0 ? 1 : 2);
-  const bool again = plan.recompute == Recompute::full;
+  const int again = plan.times_again();
   const double kept = model.own ? 1 : 0;  // inputs that Ringside keeps whole are not gathered again
-  const double calls = plan.sequence_parallel ? (again ? 7 : 5) - kept : (again ? 3 : 2);
+  const double calls = plan.sequence_parallel ? 5 + 2 * again - kept : 2 + again;
   return {"calls", "tensor-parallel calls of a block, one micro-batch", calls * halves,
           Unit::number, korthikanti};
 }
@@ -106,14 +106,13 @@ Term pipeline_bytes_of_sums(const Model& model, const Plan& plan, const Pipeline
 //     ulysses     all-to-all of q, k, v and y        the same four
 Term context_calls_of_block(const Plan& plan) {
   const Quantity c("c", plan.mesh.size(Axis::cp));
-  const bool again = plan.recompute == Recompute::full;
+  const int again = plan.times_again();
   Quantity forward = 1, backward = 1;
   if (plan.context.exchange == context_parallel::Exchange::ring)
     forward = c - 1, backward = 2 * c - 1;
   if (plan.context.exchange == context_parallel::Exchange::ulysses) forward = backward = 4;
   return {"calls", "context-parallel calls of a block, one micro-batch",
-          again ? 2 * forward + backward : forward + backward, Unit::number,
-          "parallel/context/attention.hpp"};
+          (1 + again) * forward + backward, Unit::number, "parallel/context/attention.hpp"};
 }
 
 // Gradients in a ring are of the compute dtype, at least fp32.
@@ -128,16 +127,15 @@ Term context_bytes_of_block(const Model& model, const Plan& plan) {
     backward = (c - 1) * e * own + c * e_g * own;
   if (plan.context.exchange == context_parallel::Exchange::ulysses)
     forward = backward = (c - 1) / c * e * tokens * (2 * q + 2 * kv) / t;
-  const bool again = plan.recompute == Recompute::full;
+  const int again = plan.times_again();
   return {"D_cp", "sent for a block by a context-parallel rank, one micro-batch",
-          again ? 2 * forward + backward : forward + backward, Unit::bytes,
-          "parallel/context/attention.hpp"};
+          (1 + again) * forward + backward, Unit::bytes, "parallel/context/attention.hpp"};
 }
 
 // Forward, and backward: K rows of d numbers for each token go to the experts, and as many come
 // back. Before them, every rank tells every other how many rows it has for each of its experts.
 Term expert_calls_of_block(const Plan& plan) {
-  const Quantity again(plan.recompute == Recompute::full ? 3 : 0);
+  const Quantity again(3 * plan.times_again());
   return {"calls", "all-to-alls of a block, one micro-batch: counts, rows and outputs; gradients",
           5 + again, Unit::number, "parallel/experts/dispatch.hpp"};
 }
@@ -147,9 +145,9 @@ Term expert_bytes_of_block(const Model& model, const Plan& plan) {
       tokens = micro_batch_tokens(plan), e("e", plan.types.activations), d("d", model.d_model),
       chosen("K", model.per_token()), routed("E", model.experts->routed);
   const Quantity each = (n - 1) / n * e * tokens * chosen * d, counts = (n - 1) / n * 8 * routed;
-  const bool again = plan.recompute == Recompute::full;
+  const int again = plan.times_again();
   return {"D_ep", "sent for a block by an expert-parallel rank, one micro-batch, with equal load",
-          again ? 6 * each + 2 * counts : 4 * each + counts, Unit::bytes,
+          (4 + 2 * again) * each + (1 + again) * counts, Unit::bytes,
           "parallel/experts/dispatch.hpp"};
 }
 

@@ -31,6 +31,7 @@ class Uses {
     if (is_last && has_history) return;
     if (is_last || uses_[use + 1].unit != uses_[use].unit) whole_.erase(uses_[use].unit);
   }
+  void forward_again(std::size_t use) { enter(use, -1, true); }
   void backward(std::size_t use) { enter(use, -1, uses_[use].backward_reads); }
 
   std::size_t size() const { return uses_.size(); }
@@ -86,6 +87,26 @@ std::vector<Use> uses_of(const Model& model, const Plan& plan,
 
 }  // namespace
 
+namespace {
+
+// If `use`, which is block `block` of `blocks` in its stage, is the last of a group: backward first
+// computes the group again.
+void compute_again(Uses& uses, std::size_t use, std::int64_t block, std::int64_t blocks,
+                   const Plan& plan) {
+  const auto run = [&](std::int64_t size, std::int64_t begins_at, std::int64_t end) {
+    const std::int64_t first = begins_at + (block - begins_at) / size * size,
+                       last = std::min(first + size, end);
+    if (block + 1 == last)
+      for (std::int64_t each = first; each < last; ++each)
+        uses.forward_again(use - static_cast<std::size_t>(block - each));
+    return std::pair(first, last);
+  };
+  const auto [first, last] = run(plan.group_of(blocks), 0, blocks);
+  if (plan.recompute_groups.inner > 0) run(plan.recompute_groups.inner, first, last);
+}
+
+}  // namespace
+
 UnitGathers unit_gathers(const Model& model, const Plan& plan, std::int64_t rank) {
   const auto schedule = schedule_of_rank(plan, static_cast<int>(rank));
   Uses uses(uses_of(model, plan, schedule, static_cast<int>(rank)));
@@ -101,8 +122,12 @@ UnitGathers unit_gathers(const Model& model, const Plan& plan, std::int64_t rank
       for (std::size_t use = 0; use < uses.size(); ++use)
         if (is_of_stage(use)) uses.forward(use, !again || uses[use].unit < 0);
     if (kind == Kind::backward || kind == Kind::backward_input)
-      for (std::size_t use = uses.size(); use-- > 0;)
-        if (is_of_stage(use)) uses.backward(use);
+      for (std::size_t use = uses.size(); use-- > 0;) {
+        if (!is_of_stage(use)) continue;
+        const std::int64_t block = uses[use].unit - layers.first;
+        if (again && block >= 0) compute_again(uses, use, block, layers.end - layers.first, plan);
+        uses.backward(use);
+      }
   }
   const double scale =
       static_cast<double>(plan.micro_batches) / static_cast<double>(schedule.micro_batches);

@@ -100,7 +100,7 @@ void add_context_calls(const Model& model, const Plan& plan, const PipelinePart&
     const Calls each{Collective::all_to_all, 4 * blocks, e * tokens * (2 * q + 2 * kv) / t / 4};
     load.context_forward = load.context_backward = {each};
   }
-  if (plan.recompute == Recompute::full)
+  for (int again = 0; again < plan.times_again(); ++again)
     load.context_backward.insert(load.context_backward.end(), load.context_forward.begin(),
                                  load.context_forward.end());
   const double share =

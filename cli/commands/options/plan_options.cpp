@@ -34,7 +34,9 @@ void PlanOptions::add_to(CLI::App& command) {
          "Stage of ZeRO over fsdp, or dp in a mesh without it, 0 to 3 [0; with fsdp 3]",
          in_range(0, 3));
   option("--recompute NAME", recompute,
-         "Activations to compute again: none, selective, full [none]", one_of(recompute_names()));
+         "Activations to compute again: none, selective, full, every=K for groups of K blocks, or "
+         "nested=K1,K2 for groups within groups [none]",
+         parsed_by([](const std::string& text) { recomputation_from(text); }));
   option.flag("--sequence-parallel", given.sequence_parallel,
               "Divide what tensor parallel leaves whole by the sequence");
   option("--overlap SHARE", overlap,
@@ -71,8 +73,8 @@ Plan PlanOptions::plan(const Model& of) const {
   Plan plan = given;
   plan.mesh = planned_mesh(mesh);
   if (plan.sequence == 0) plan.sequence = std::max<std::int64_t>(of.sequence, 1);
-  const auto named = std::ranges::find(recompute_names(), recompute);
-  plan.recompute = static_cast<Recompute>(named - recompute_names().begin());
+  const Recomputation again = recomputation_from(recompute);
+  plan.recompute = again.recompute, plan.recompute_groups = again.groups;
   plan.types = types();
   plan.context = context.options();
   if (batch > 0) {

@@ -5,8 +5,11 @@
 #include <numeric>
 #include <thread>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/commands/options/option_checks.hpp"
 #include "cli/launcher/exit.hpp"
+#include "planning/plan.hpp"
 #include "training/run_options.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
@@ -92,10 +95,20 @@ int batch_multiple(int smallest, int largest) {
   return static_cast<int>(multiple);
 }
 
+// Attention keeps no scores, so selective recomputation has nothing to compute again.
+void set_recomputation(const TrainArguments& args, TrainerOptions& options) {
+  options.checkpoint_activations = args.plan.options.checkpoint_activations;
+  if (!args.recompute) return;
+  const auto [recompute, groups] = planning::recomputation_from(*args.recompute);
+  options.checkpoint_activations |= recompute == planning::Recompute::full;
+  options.recompute_groups = groups;
+}
+
 TrainerOptions options_of_new_run(const TrainArguments& args, const Config& config,
                                   int data_ranks) {
   TrainerOptions options = args.plan.options;
   options.optimizer = optimizer_from(args);
+  set_recomputation(args, options);
   if (!args.has("--sequence")) options.sequence = config.sequence;
   if (!args.has("--batch")) options.batch = (16 + data_ranks - 1) / data_ranks * data_ranks;
   if (!args.has("--warmup")) options.warmup = std::min<std::int64_t>(100, options.steps / 10);
@@ -111,7 +124,7 @@ TrainerOptions options_of_resumed_run(const TrainArguments& args, TrainerOptions
     if (args.has(flag)) options.*field = given.*field;
   });
   options.validate_every = given.validate_every;
-  options.checkpoint_activations = given.checkpoint_activations;
+  set_recomputation(args, options);
   return options;
 }
 

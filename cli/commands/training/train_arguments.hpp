@@ -25,7 +25,7 @@ struct TrainArguments {
   TrainingPlan plan;
   std::set<std::string> given;  // the names of the options: "--lr"
   std::optional<std::string> model, init, resume, mesh, schedule, dtype, optimizer, tokenizer,
-      trace_steps;
+      trace_steps, recompute;
   std::optional<std::int64_t> eval_batches;
   std::optional<int> threads, stages_per_rank;
   bool sequence_parallel = false, accept_changes = false;

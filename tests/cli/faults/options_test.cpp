@@ -230,6 +230,10 @@ std::vector<Change> changes_of_a_plan() {
       {"--stop-at", [](auto& plan, auto&) { plan.stop_at = 5; }},
       {"--checkpoint-activations",
        [](auto& plan, auto&) { plan.options.checkpoint_activations = true; }},
+      {"--recompute",
+       [](auto& plan, auto&) {
+         plan.options.recompute_groups = {4, 2};
+       }},
       {"--eval-every", [](auto& plan, auto&) { plan.options.validate_every = 10; }},
       {"--eval-batches", [](auto& plan, auto&) { plan.options.validation_windows = 16; }},
       {"--device", [](auto&, auto& device) { device.name = "emulated"; }},

@@ -75,6 +75,8 @@ Case make_case(Axes axes, const std::string& strategy, std::int64_t kv_heads, bo
   problem.tied = tied;
   problem.experts = has(axes, Axis::ep) ? 4 : 0;
   problem.checkpoint_activations = turn % 4 == 1;
+  const transformer::RecomputeGroups groups[] = {{2, 0}, {3, 1}, {4, 2}, {1, 0}};
+  problem.recompute_groups = groups[turn / 4 % 4];
   if (turn % 2 == 1) std::reverse(axes.begin(), axes.end());
   std::string text;
   for (const Axis axis : axes)

@@ -38,6 +38,7 @@ struct Problem {
   std::int64_t layers = 12, steps = 10, accumulate = 1;
   training::OptimizerKind optimizer = training::OptimizerKind::sgd;
   bool checkpoint_activations = false;
+  transformer::RecomputeGroups recompute_groups = {};
   double learning_rate = 0.3;
   double clip = 0.5;  // below every norm of these steps
   std::int64_t sequence = 12;
@@ -63,6 +64,7 @@ struct Problem {
     options.batch = 24;
     options.accumulate = accumulate;
     options.checkpoint_activations = checkpoint_activations;
+    options.recompute_groups = recompute_groups;
     options.sequence = sequence;
     options.optimizer = optimizer;
     options.learning_rate = learning_rate;
