@@ -205,6 +205,7 @@ void add_simulate_command(CLI::App& app) {
   add_collective_options(option.command(), args);
   add_json_option(option.command(), args.json);
   option("--html FILE", args.html, "Write a page with pictures to this file");
+  add_commands(option.command(), "simulate");
 }
 
 }  // namespace ringside::cli

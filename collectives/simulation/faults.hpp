@@ -1,0 +1,38 @@
+// A job of simulated ranks with faults that a seed draws, and what must hold nevertheless:
+//
+//     every rank ends in time
+//     who ends with an error names the rank at fault, by its number in the job, and all name the
+//       same; without a fault that a job cannot survive, nobody ends with an error
+//     sums are right, or an error is told
+//     no stranger is told anything that only the job may know
+//     a rank that ends has closed all its descriptors
+//
+// The ranks connect over TCP, add up values in the whole group and in sub-groups, and finish. They
+// run the code of production on a simulated network and clock (simulation.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/simulation/simulation.hpp"
+
+namespace ringside::collectives {
+
+struct FaultyJob {
+  std::uint64_t seed = 0;
+  int ranks = 0;
+  std::vector<std::string> faults;      // that the seed has drawn, in words
+  std::vector<Simulation::Line> lines;  // what happened
+  std::vector<std::string> ends;        // [rank] "ended well", or its error
+  std::vector<std::string> broken;      // what did not hold
+  Seconds time{0};                      // on the simulated clock
+};
+
+// `ranks` is 2 to 64; 0: the seed draws 2 to 8.
+FaultyJob simulate_faults(std::uint64_t seed, int ranks = 0);
+
+// The rank that an error blames, as its reader understands it; -1: none.
+int rank_blamed_in(const std::string& sentence);
+
+}  // namespace ringside::collectives
