@@ -70,13 +70,18 @@ void ControlChannel::tell_position(const Position& mine) noexcept {
 }
 
 std::vector<Position> ControlChannel::positions(Seconds patience) {
-  const auto is_recent = [](const Peer& peer) { return peer.position.recent(); };
+  const auto is_recent = [](const Peer& peer) {
+    return peer.said_goodbye || peer.position.recent();
+  };
   const Deadline deadline = Deadline::after(patience);
   listen();
   while (!deadline.expired() && !std::all_of(peers_.begin(), peers_.end(), is_recent))
     listen(deadline.remaining());
   std::vector<Position> positions;
-  for (const Peer& peer : peers_) positions.push_back(peer.position);
+  for (const Peer& peer : peers_) {
+    positions.push_back(peer.position);
+    positions.back().left = peer.said_goodbye;
+  }
   return positions;
 }
 

@@ -29,6 +29,7 @@ struct Position {
   std::int32_t waiting_for = -1;  // the peer whose message it lacks
   Clock::time_point heard{};      // when this rank was told
   CallHistory made;               // its collectives so far, as far as it has told them
+  bool left = false;              // it has said goodbye
 
   // A rank that waits tells its position at this interval. A rank that has told nothing for three
   // intervals does not wait in a collective.

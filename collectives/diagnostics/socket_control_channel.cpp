@@ -38,12 +38,15 @@ class SocketControlChannel final : public ControlChannel {
     return true;
   }
 
+  // Sends what the kernel takes. It may take a part although it has space for more, and a goodbye
+  // is not flushed a second time.
   static void flush(Connection& connection) noexcept {
-    const std::string& unsent = connection.unsent;
-    if (unsent.empty()) return;
-    const auto n =
-        ::send(connection.socket.get(), unsent.data(), unsent.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n > 0) connection.unsent.erase(0, static_cast<std::size_t>(n));
+    std::string& unsent = connection.unsent;
+    for (ssize_t n = 1; n > 0 && !unsent.empty();) {
+      n = ::send(connection.socket.get(), unsent.data(), unsent.size(),
+                 MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (n > 0) unsent.erase(0, static_cast<std::size_t>(n));
+    }
   }
 
   void receive(Seconds patience) override {

@@ -1,6 +1,8 @@
 // Our own collectives: an executor carries out schedules over a transport.
+#include <functional>
 #include <map>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "base/scoped_value.hpp"
@@ -74,16 +76,16 @@ class ScheduleBackend final : public Backend {
                                              const std::vector<Endpoint>& members) override {
     ExecutorOptions options = options_;
     options.group = name;
-    const auto check = [this] { connections_.control->listen(); };  // a member may have died
-    Connections inner = connections_.connector->connect(name, rank, members, check);
+    Connections inner = telling_others(
+        [&] { return connections_.connector->connect(name, rank, members, listening()); });
     if (connections_.wire) inner = behind_wire(std::move(inner), connections_.wire);
     return std::make_unique<ScheduleBackend>(std::move(inner), options);
   }
 
   Streams connect_streams(const std::string& name, int rank,
                           const std::vector<Endpoint>& members) override {
-    const auto check = [this] { connections_.control->listen(); };
-    Streams streams = connections_.connector->connect_streams(name, rank, members, check);
+    Streams streams = telling_others(
+        [&] { return connections_.connector->connect_streams(name, rank, members, listening()); });
     streams.wire = connections_.wire;
     return streams;
   }
@@ -93,6 +95,26 @@ class ScheduleBackend final : public Backend {
   }
 
  private:
+  // While a sub-group connects, a member may die.
+  std::function<void()> listening() {
+    return [this] { connections_.control->listen(); };
+  }
+
+  // Calls `connect`. If it fails, the other ranks are told the cause: without it they would blame
+  // this rank, which leaves.
+  template <class Connect>
+  std::invoke_result_t<Connect> telling_others(Connect connect) {
+    try {
+      return connect();
+    } catch (const RankFailure& failure) {
+      watchdog_.abort(failure);
+      throw;
+    } catch (const Error& error) {
+      abort(error.what());
+      throw;
+    }
+  }
+
   // No rank knows how long a block is that it only passes on.
   static void check_direct(const Call& call, const Schedule& schedule) {
     for (const Step& step : schedule.steps)

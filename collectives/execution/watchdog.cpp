@@ -166,7 +166,7 @@ Watchdog::Others Watchdog::others(const std::vector<Position>& positions) const 
   Others known;
   std::vector<std::string> waiting;
   for (int r = 0; r < size(); ++r) {
-    if (r == rank()) continue;
+    if (r == rank() || positions[r].left) continue;
     if (!positions[r].recent())
       known.silent.push_back(r);
     else if (r < 16)

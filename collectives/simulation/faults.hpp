@@ -1,8 +1,11 @@
 // A job of simulated ranks with faults that a seed draws, and what must hold nevertheless:
 //
 //     every rank ends in time
-//     who ends with an error names the rank at fault, by its number in the job, and all name the
-//       same; without a fault that a job cannot survive, nobody ends with an error
+//     who ends with an error names the rank at fault, by its number in the job. A rank may name
+//       another that left because of the fault, and that one names the rank at fault, as the
+//       launcher follows flight records, in three cases: the fault shows in a sub-group first; it
+//       is that of a link; or rank 0 is at fault, which tells the others while they connect
+//     without a fault that a job cannot survive, nobody ends with an error
 //     sums are right, or an error is told
 //     no stranger is told anything that only the job may know
 //     a rank that ends has closed all its descriptors
@@ -12,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +36,7 @@ struct FaultyJob {
 // `ranks` is 2 to 64; 0: the seed draws 2 to 8.
 FaultyJob simulate_faults(std::uint64_t seed, int ranks = 0);
 
-// The rank that an error blames, as its reader understands it; -1: none.
-int rank_blamed_in(const std::string& sentence);
+// The ranks that an error blames, as its reader understands it.
+std::set<int> ranks_blamed_in(const std::string& sentence);
 
 }  // namespace ringside::collectives

@@ -1,5 +1,6 @@
 #include "collectives/simulation/fiber.hpp"
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -138,8 +139,12 @@ void Fiber::run() {
   context_->leave(true);
 }
 
-void Fiber::resume() { context_->enter(); }
+void Fiber::resume() {
+  context_->enter();
+}
 
-void Fiber::suspend() { context_->leave(false); }
+void Fiber::suspend() {
+  context_->leave(false);
+}
 
 }  // namespace ringside::collectives

@@ -95,13 +95,15 @@ int Socket::listen() {
 
 void Socket::transmit(std::function<void(Socket&)> what) {
   Simulation& room = simulation();
-  last_arrival_ = std::max(last_arrival_, room.now() + room.latency(local.host, remote.host));
-  over_link(last_arrival_, local.host, remote.host, [self = weak_from_this(), to = peer, what] {
+  last_sent_ = std::max(last_sent_, room.now() + room.latency(local.host, remote.host));
+  if (const auto other = peer.lock()) other->last_coming_ = last_sent_;
+  over_link(last_sent_, local.host, remote.host, [self = weak_from_this(), to = peer, what] {
     if (const auto there = to.lock()) return what(*there);
     const auto here = self.lock();
     if (!here) return;
     const auto back = simulation().latency(here->remote.host, here->local.host);
-    over_link(simulation().now() + back, here->remote.host, here->local.host, [self] {
+    const auto reset = std::max(simulation().now() + back, here->last_coming_);
+    over_link(reset, here->remote.host, here->local.host, [self] {
       if (const auto socket = self.lock()) socket->reset_connection(ECONNRESET);
     });
   });

@@ -74,7 +74,7 @@ struct Socket final : KernelObject, std::enable_shared_from_this<Socket> {
   // `what` happens at the peer, after all that was sent to it before. A peer that is closed resets
   // this end instead.
   void transmit(std::function<void(Socket&)> what);
-  Clock::time_point last_arrival_{};  // of what this end has sent
+  Clock::time_point last_sent_{}, last_coming_{};  // when the last of either direction arrives
 };
 
 // Of one process. Numbers are beyond those of real descriptors.

@@ -115,8 +115,9 @@ void Simulation::kill(Process& process) {
 void Simulation::stop(Process& process, Clock::time_point until) {
   if (process.done()) return;
   const bool for_ever = until == Clock::time_point::max();
-  note(process.name, for_ever ? "is stopped"
-                              : fmt::format("is stopped for {:.2f} s", Seconds(until - now_).count()));
+  note(process.name, for_ever
+                         ? "is stopped"
+                         : fmt::format("is stopped for {:.2f} s", Seconds(until - now_).count()));
   process.stopped_until_ = until;
 }
 
@@ -135,8 +136,9 @@ bool Simulation::end_all() {
 // A link keeps the latency that is drawn when it is first used. Each packet varies a little.
 Clock::duration Simulation::latency(std::uint32_t from, std::uint32_t to) {
   const auto [link, is_new] = links_.try_emplace({from, to});
-  if (is_new) link->second = happens(0.2) ? some_time(Seconds(1e-3), Seconds(0.03))
-                                          : some_time(Seconds(1e-5), Seconds(1e-3));
+  if (is_new)
+    link->second = happens(0.2) ? some_time(Seconds(1e-3), Seconds(0.03))
+                                : some_time(Seconds(1e-5), Seconds(1e-3));
   return some_time(link->second, 2 * link->second);
 }
 

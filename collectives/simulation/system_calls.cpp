@@ -142,8 +142,7 @@ ssize_t __real_send(int fd, const void* bytes, size_t count, int flags);
 ssize_t __real_recvmsg(int fd, msghdr* message, int flags);
 ssize_t __real_recv(int fd, void* bytes, size_t count, int flags);
 int __real_poll(pollfd* watched, nfds_t count, int milliseconds);
-int __real_ppoll(pollfd* watched, nfds_t count, const timespec* patience,
-              const sigset_t* mask);
+int __real_ppoll(pollfd* watched, nfds_t count, const timespec* patience, const sigset_t* mask);
 int __real_select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* patience);
 int __real_epoll_create1(int flags);
 int __real_epoll_ctl(int epoll, int operation, int fd, epoll_event* event);
@@ -191,16 +190,16 @@ int __wrap_connect(int fd, const sockaddr* address, socklen_t bytes) {
   if (object->nonblocking) return result(-EINPROGRESS);
   while (object->state == Socket::connecting && !Simulation::here()->ending())
     Simulation::here()->block(never);
-  return object->state == Socket::connected ? 0 : result(-std::max(1, std::exchange(object->error, 0)));
+  return object->state == Socket::connected ? 0
+                                            : result(-std::max(1, std::exchange(object->error, 0)));
 }
 
 int __wrap_accept(int fd, sockaddr* address, socklen_t* bytes) {
   if (!is_simulated(fd)) return __real_accept(fd, address, bytes);
   const auto listener = find<Socket>(fd);
   if (!listener || listener->state != Socket::listening) return result(-EINVAL);
-  const long waiting = until_possible(*listener, 0, [&] {
-    return listener->accepted.empty() ? -EAGAIN : 0L;
-  });
+  const long waiting =
+      until_possible(*listener, 0, [&] { return listener->accepted.empty() ? -EAGAIN : 0L; });
   if (waiting < 0) return static_cast<int>(result(waiting));
   const int accepted = Simulation::process()->descriptors->add(listener->accepted.front());
   if (accepted < 0) return result(accepted);
@@ -275,12 +274,12 @@ ssize_t __wrap_recv(int fd, void* bytes, size_t count, int flags) {
 
 int __wrap_poll(pollfd* watched, nfds_t count, int milliseconds) {
   if (!polls_simulated(watched, count)) return __real_poll(watched, count, milliseconds);
-  return poll_until(watched, count,
-                    milliseconds < 0 ? never : deadline_in(std::chrono::milliseconds(milliseconds)));
+  return poll_until(
+      watched, count,
+      milliseconds < 0 ? never : deadline_in(std::chrono::milliseconds(milliseconds)));
 }
 
-int __wrap_ppoll(pollfd* watched, nfds_t count, const timespec* patience,
-              const sigset_t* mask) {
+int __wrap_ppoll(pollfd* watched, nfds_t count, const timespec* patience, const sigset_t* mask) {
   if (!polls_simulated(watched, count)) return __real_ppoll(watched, count, patience, mask);
   const auto time = std::chrono::seconds(patience ? patience->tv_sec : 100'000) +
                     std::chrono::nanoseconds(patience ? patience->tv_nsec : 0);

@@ -217,9 +217,12 @@ TEST_CASE("a sub-group waits for a missing member until connect_timeout") {
                      {bids.data(), bids.size(), DataType::uint8}, "split");
     std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   });
-  for (const int rank : {0, 1})
-    CHECK(outcomes[rank] ==
-          fmt::format("rank 2 came, but did not connect to rank {} within 3 s", rank));
+  // The first whose time is over tells the other.
+  for (const int rank : {0, 1}) {
+    CAPTURE(outcomes[rank]);
+    CHECK(contains(outcomes[rank], "rank 2 came, but did not connect to rank "));
+    CHECK(contains(outcomes[rank], " within 3 s"));
+  }
 }
 
 TEST_CASE("a member that gives up while a sub-group connects ends the wait of the others") {
@@ -241,7 +244,7 @@ TEST_CASE("a member that gives up while a sub-group connects ends the wait of th
     });
     for (const int rank : {0, 1, 2}) {
       CAPTURE(outcomes[rank]);
-      CHECK(contains(outcomes[rank], "rank 3 has no more memory (as rank 3 tells)"));
+      CHECK(contains(outcomes[rank], "rank 3 has no more memory (as rank "));
     }
   }
 }

@@ -1,4 +1,5 @@
-// `ringside simulate faults`: a job on a simulated network and clock, with faults that a seed draws.
+// `ringside simulate faults`: a job on a simulated network and clock, with faults that a seed
+// draws.
 
 #include <algorithm>
 #include <cstdio>
@@ -42,8 +43,8 @@ void simulate_as_drawn(const FaultsArguments& args) {
   for (std::uint64_t seed = args.seed; seed < args.seed + args.seeds; ++seed) {
     const FaultyJob job = collectives::simulate_faults(seed, args.ranks);
     if (args.seeds == 1) print_job(job);
-    with_errors += std::ranges::any_of(
-        job.ends, [](const std::string& end) { return end != "ended well"; });
+    with_errors +=
+        std::ranges::any_of(job.ends, [](const std::string& end) { return end != "ended well"; });
     longest = std::max(longest, job.time);
     if (job.broken.empty()) continue;
     ++failed;

@@ -1,5 +1,7 @@
 #include "collectives/bootstrap/rendezvous/guest.hpp"
 
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
@@ -17,8 +19,9 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// How much longer than the deadline a guest waits for rank 0's answer.
-constexpr Seconds extra_time{2};
+// How much longer than the deadline a guest waits for rank 0's table, and for its verdict: rank 0
+// waits longer for a rank that cannot connect, which knows why (host.cpp).
+constexpr Seconds extra_time{2}, extra_time_for_verdict{4};
 
 class Guest {
  public:
@@ -30,8 +33,9 @@ class Guest {
   Mesh come_together(const std::vector<tcp::endpoint>& masters) {
     join(masters);
     expect_verdict();
-    builder_.connect_all();
-    report_connected();
+    connect_all();
+    report(Answer::connected, {});
+    wait_until_all_connected();
     to_rank_0_.reset();
     return builder_.take();
   }
@@ -90,11 +94,25 @@ class Guest {
     }
   }
 
-  // This rank has all its connections, and waits until all ranks have theirs.
-  void report_connected() {
+  // If it fails, rank 0 learns why, and tells the others: they would blame this rank, which leaves.
+  void connect_all() {
+    try {
+      builder_.connect_all();
+    } catch (const Error& error) {
+      if (!refusal_) report(Answer::refusal, error.what());
+      throw;
+    }
+  }
+
+  void report(Answer::Kind kind, std::string_view reason) {
+    const Answer answer{.kind = kind, .bytes = static_cast<std::uint32_t>(reason.size())};
     error_code ignored;  // if rank 0 has gone, take_verdict() learns it
-    asio::write(*to_rank_0_, asio::buffer("c", 1), ignored);
-    const Deadline deadline = Deadline::after(rank_info_.connect_timeout + extra_time);
+    asio::write(*to_rank_0_, std::array{asio::buffer(&answer, sizeof answer), asio::buffer(reason)},
+                ignored);
+  }
+
+  void wait_until_all_connected() {
+    const Deadline deadline = Deadline::after(rank_info_.connect_timeout + extra_time_for_verdict);
     const bool told = builder_.wait_until(deadline, [this] { return all_connected_; });
     require(told, "rank 0 has not brought the ranks together within {:.0f} s",
             deadline.total().count());

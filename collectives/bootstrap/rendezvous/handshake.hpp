@@ -4,7 +4,7 @@
 //     the rank that listens answers   Challenge   56 bytes: its random number, and its proof
 //     the rank that connects sends    its proof   32 bytes
 //     rank 0 answers a join with      Answer      12 bytes, then the table or a refusal
-//     a rank with all connections     1 byte      to rank 0
+//     a rank with all connections     Answer      12 bytes to rank 0; or why it cannot connect
 //     rank 0 answers when all have    Answer      12 bytes: everybody is connected, or a refusal
 //
 // A proof is a keyed hash (base/sha256.hpp) of the handshake and both random numbers. Only who has
@@ -36,7 +36,7 @@ struct Handshake {
   // What the connection is for: to join the job at rank 0, or for messages between two ranks.
   enum Purpose : std::uint16_t { join = 1, data, control };
   static constexpr std::uint32_t expected_magic = 0x4a474e52;  // "RNGJ"
-  static constexpr std::uint16_t our_version = 4;
+  static constexpr std::uint16_t our_version = 5;
   std::uint32_t magic = expected_magic;
   std::uint16_t version = our_version;
   std::uint16_t purpose = join;
@@ -75,7 +75,7 @@ struct Answer {
   std::uint32_t bytes = 0;  // of the table or the refusal that follows; connected: 0
 };
 
-// Whether rank 0 of a job of `size` ranks could have sent this answer. If not, read nothing after
+// Whether a rank of a job of `size` ranks could have sent this answer. If not, read nothing after
 // it and reserve no memory for it.
 bool plausible(const Answer& answer, int size);
 

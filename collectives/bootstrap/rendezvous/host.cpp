@@ -23,6 +23,9 @@ using boost::system::error_code;
 // How long rank 0 waits for more ranks after a failure, so that all of them learn the reason.
 constexpr Seconds time_to_join{2};
 
+// How much longer rank 0 waits than a rank that cannot connect, which knows why.
+constexpr Seconds time_to_report{2};
+
 class Host {
  public:
   Host(const RankInfo& rank_info, MeshBuilder& builder)
@@ -41,7 +44,13 @@ class Host {
 
   Mesh bring_together(const std::vector<tcp::endpoint>& masters) {
     gather_all(masters);
-    builder_.connect_all();
+    try {
+      builder_.connect_all();
+    } catch (const Error& error) {
+      if (refusal_) throw;  // all have been told
+      refusal_ = error.what();
+      throw_refusal();
+    }
     wait_until_all_connected();
     joined_.clear();
     return builder_.take();
@@ -93,11 +102,18 @@ class Host {
 
   // All ranks have its connections by now, or soon.
   void wait_until_all_connected() {
-    const bool all = builder_.wait_until(Deadline::after(rank_info_.connect_timeout),
-                                         [this] { return connected_ == rank_info_.size - 1; });
-    if (!all)
-      refusal_ = fmt::format("the ranks were not all connected within {:.0f} s",
+    const auto unconnected = [this] {
+      return ranks_where([](const Joined* rank) { return !rank->connected; });
+    };
+    const bool all =
+        builder_.wait_until(Deadline::after(rank_info_.connect_timeout + time_to_report),
+                            [&] { return unconnected().empty(); });
+    if (!all) {
+      const auto ranks = unconnected();
+      refusal_ = fmt::format("rank{} {} came, but did not connect with all others within {:.0f} s",
+                             ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
                              rank_info_.connect_timeout.count());
+    }
     throw_refusal();
     answer_all(Answer::connected, {});
   }
@@ -113,9 +129,14 @@ class Host {
   }
 
   std::vector<int> missing() const {
+    return ranks_where([](const Joined* rank) { return rank == nullptr; });
+  }
+
+  template <class Condition>
+  std::vector<int> ranks_where(Condition condition) const {
     std::vector<int> ranks;
     for (int r = 1; r < rank_info_.size; ++r)
-      if (!joined_[r]) ranks.push_back(r);
+      if (condition(joined_[r].get())) ranks.push_back(r);
     return ranks;
   }
 
@@ -144,21 +165,33 @@ class Host {
     joined_.push_back(std::make_unique<Joined>(std::move(socket)));  // it gets the same answer
   }
 
-  // Rank r tells when it has all its connections. If it dies before, its connection closes.
+  // Rank r tells when it has all its connections, or why it cannot. If it dies before, its
+  // connection closes.
   void watch(int r) {
     Joined& rank = *joined_[r];
-    asio::async_read(rank.socket, asio::buffer(&rank.report, 1),
-                     [this, r](error_code error, std::size_t) {
-                       if (error == asio::error::operation_aborted) return;
-                       if (!error) {
-                         ++connected_;
-                       } else if (!refusal_) {
-                         refusal_ = fmt::format(
-                             "rank {} came and is gone, before all ranks were connected: it was "
-                             "killed, or it failed and says why",
-                             r);
-                       }
-                     });
+    asio::async_read(rank.socket, asio::buffer(&rank.report, sizeof rank.report),
+                     [this, r](error_code error, std::size_t) { take_report(r, error); });
+  }
+
+  void take_report(int r, error_code error) {
+    Joined& rank = *joined_[r];
+    if (error == asio::error::operation_aborted) return;
+    if (!error && rank.report.kind == Answer::connected) {
+      rank.connected = true;
+    } else if (!error && rank.report.kind == Answer::refusal &&
+               plausible(rank.report, rank_info_.size)) {
+      rank.reason.resize(rank.report.bytes);
+      asio::async_read(rank.socket, asio::buffer(rank.reason),
+                       [this, r](error_code cut, std::size_t n) {
+                         if (cut == asio::error::operation_aborted || refusal_) return;
+                         refusal_ = printable_line(joined_[r]->reason.substr(0, n));
+                       });
+    } else if (!refusal_) {
+      refusal_ = fmt::format(
+          "rank {} came and is gone, before all ranks were connected: it was killed, or it failed "
+          "and says why",
+          r);
+    }
   }
 
   static std::string backend_of(const Handshake& handshake) {
@@ -169,7 +202,9 @@ class Host {
   struct Joined {
     explicit Joined(tcp::socket s) : socket(std::move(s)) {}
     tcp::socket socket;
-    char report = 0;
+    Answer report;
+    std::string reason;  // why it cannot connect
+    bool connected = false;
   };
 
   const RankInfo& rank_info_;
@@ -178,7 +213,6 @@ class Host {
   FileDescriptor inherited_;
   // [rank] the connections to the ranks that joined; refused ones follow at the end.
   std::vector<std::unique_ptr<Joined>> joined_;
-  int connected_ = 0;                   // ranks that have all their connections
   int arrived_ = 0;                     // connections that wanted to join
   std::optional<std::string> refusal_;  // why this job cannot be
 };

@@ -20,6 +20,10 @@ namespace {
 
 constexpr Seconds shortest_pause{0.005}, longest_pause{0.5};  // between attempts to connect
 
+// How much longer a rank waits for those above it than they try to connect. If they are held up by
+// another one, they name it first.
+constexpr Seconds extra_time{1};
+
 }  // namespace
 
 bool Mesh::on_one_host() const {
@@ -128,7 +132,8 @@ void MeshBuilder::connect_all() {
     while (r < rank_info_.size && mesh_.data[r] && mesh_.control[r]) ++r;
     return r;
   };
-  const bool all = wait_until(deadline, [&] { return first_missing() == rank_info_.size; });
+  const Deadline patience = Deadline::after(deadline.remaining() + extra_time);
+  const bool all = wait_until(patience, [&] { return first_missing() == rank_info_.size; });
   require(all, "rank {} came, but did not connect to rank {} within {:.0f} s", first_missing(),
           rank_info_.rank, deadline.total().count());
 }

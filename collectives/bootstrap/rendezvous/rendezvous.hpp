@@ -4,7 +4,8 @@
 //     every other rank listens on a port of its own, then tells rank 0 that address
 //     when all have joined, rank 0 sends the table of addresses to everybody
 //     every rank connects twice to each rank below it (data, control), and accepts from each above
-//     every rank tells rank 0 when it has all connections; when all have, rank 0 tells everybody
+//     every rank tells rank 0 when it has all connections, or why it cannot; when all have, rank 0
+//       tells everybody, and the reason at once
 //
 // host.hpp is rank 0's part, guest.hpp that of the others, handshake.hpp what both say, and
 // mesh.hpp how each connects with each.

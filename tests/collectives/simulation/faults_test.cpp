@@ -1,0 +1,68 @@
+// Jobs on a simulated network and clock: what seeds draw, what must hold, and what seeds have found.
+#include "collectives/simulation/faults.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "base/environment.hpp"
+
+namespace ringside::collectives {
+namespace {
+
+std::string in_words(const FaultyJob& job) {
+  return fmt::format("seed {} ({}): {}. ringside simulate faults --seed {} replays it", job.seed,
+                     fmt::join(job.faults, "; "), fmt::join(job.broken, "; "), job.seed);
+}
+
+}  // namespace
+
+TEST_CASE("simulation: all that must hold holds for every seed") {
+  const auto seeds = static_cast<std::uint64_t>(
+      integer_environment("RINGSIDE_SEEDS", 1, 1'000'000'000).value_or(500));
+  std::array<int, 9> of_size{};
+  int well = 0, with_errors = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    const FaultyJob job = simulate_faults(seed);
+    CHECK_MESSAGE(job.broken.empty(), in_words(job));
+    ++of_size[job.ranks];
+    const bool all_well =
+        std::ranges::all_of(job.ends, [](const std::string& end) { return end == "ended well"; });
+    ++(all_well ? well : with_errors);
+  }
+  // The seeds reach what they are for.
+  for (int ranks = 2; ranks <= 8; ++ranks) CHECK(of_size[ranks] > 0);
+  CHECK(well > 0);
+  CHECK(with_errors > 0);
+}
+
+TEST_CASE("simulation: a seed replays to the last event") {
+  for (const std::uint64_t seed : {1, 7, 30, 101}) {
+    const FaultyJob first = simulate_faults(seed), again = simulate_faults(seed);
+    REQUIRE(first.lines.size() == again.lines.size());
+    for (std::size_t i = 0; i < first.lines.size(); ++i) {
+      CHECK(first.lines[i].time == again.lines[i].time);
+      CHECK(first.lines[i].who == again.lines[i].who);
+      CHECK(first.lines[i].text == again.lines[i].text);
+    }
+    CHECK(first.ends == again.ends);
+  }
+}
+
+TEST_CASE("simulation: whom an error blames") {
+  const auto blamed = [](const char* sentence) { return ranks_blamed_in(sentence); };
+  using Ranks = std::set<int>;
+  CHECK(blamed("rank 2 is gone: its connection closed") == Ranks{2});
+  CHECK(blamed("rank 0 refuses: ranks 2, 3 of 4 never came to 10.0.0.1:29500") == Ranks{2, 3});
+  CHECK(blamed("ranks 0 to 2 do not answer: stopped") == Ranks{0, 1, 2});
+  CHECK(blamed("ranks 0, 2 and 5 do not answer: stopped") == Ranks{0, 2, 5});
+  CHECK(blamed("nothing came to rank 1 from rank 3 for 5.0 s; rank 0 waits") == Ranks{3});
+  CHECK(blamed("the connection to rank 4 broke: Broken pipe") == Ranks{4});
+  CHECK(blamed("what listens at 10.0.0.1:29500 did not prove to rank 5 that it has the key of this "
+               "job: it is not rank 0, or it has another RINGSIDE_JOB_KEY") == Ranks{0});
+  CHECK(blamed("out of memory").empty());
+}
+
+}  // namespace ringside::collectives
