@@ -1,4 +1,4 @@
-// Jobs on a simulated network and clock: what seeds draw, what must hold, and what seeds have found.
+// Jobs on a simulated network and clock: what must hold for every seed.
 #include "collectives/simulation/faults.hpp"
 
 #include <algorithm>
