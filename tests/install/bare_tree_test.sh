@@ -42,8 +42,8 @@ for library in $(libraries_of "$(type -P bash)"); do
   cp -Lu "$library" "$tree/lib/x86_64-linux-gnu/"
 done
 
-for tool in basename cat date dirname env find grep gzip head id mkdir sed sort tail tar timeout tr \
-  wc; do
+for tool in basename cat cp date dirname env find grep gzip head id mkdir mktemp mv rm sed sleep sort \
+  tail tar timeout tr wc; do
   cp -L "$(type -P $tool)" "$tree/tools/$tool"
   for library in $(libraries_of "$(type -P $tool)"); do cp -Lu "$library" "$tree/tools/lib/"; done
   printf '#!/bin/bash\nexec %s --library-path /tools/lib /tools/%s "$@"\n' $loader $tool \
@@ -58,9 +58,13 @@ unshare --mount bash -c 'mount --rbind /proc "$1/proc" &&
     --out /tmp/check' - "$tree" && status=0 || status=$?
 
 [ "$status" -eq 2 ] || {
-  tail -n 5 "$tree"/tmp/check/*.log
+  cat "$tree"/tmp/check/gpu-check.json
   echo "expected exit code 2 (no GPU, and every step says so), got $status"
   exit 1
 }
-[ -s "$tree/tmp/check.tar.gz" ] || { echo "found no archive of results" && exit 1; }
+found=$(cd "$tree/tmp" && find . -type f | sort | tr '\n' ' ')
+[ "$found" = "./check/gpu-check.json ./check/gpu-check.tar.gz " ] || {
+  echo "expected two files in check/ and nothing else in /tmp, found $found"
+  exit 1
+}
 rm -rf "$tree"

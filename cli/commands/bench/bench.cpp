@@ -97,6 +97,11 @@ void take_part(const BenchArguments& args, const BenchOptions& options) {
   if (args.calibrate && layout.rows_file.empty() && layout.in_job.rank == 0)
     throw UsageError("--calibrate starts its own ranks: run it without a launcher");
   std::FILE* const out = file_beside(args.json);
+  // Whoever stops this process keeps what was measured: the file grows row by row, behind the rows
+  // of the jobs before this one.
+  const bool grows = !args.json.empty() && !is_stdout(args.json) && !args.calibrate;
+  const bool is_first = layout.rows_file.empty() || layout.in_job.rank != 0 || !grows;
+  Json written = is_first ? Json::array() : Json::parse(std::ifstream(args.json));
   Json all = Json::array();
   run_bench(options, layout, [&](const std::vector<BenchRow>& rows) {
     const Table table = bench_table(rows);
@@ -106,7 +111,11 @@ void take_part(const BenchArguments& args, const BenchOptions& options) {
       if (!args.calibrate) fmt::print(out, "{}", table.line_of(row));
     if (!args.calibrate && rows.size() > 1) fmt::print(out, "\n");
     std::fflush(out);
-    for (const Json& row : table.json()) all.push_back(row);
+    for (const Json& row : table.json()) {
+      all.push_back(row);
+      written.push_back(row);
+    }
+    if (grows) write_json_file(args.json, written);
   });
   if (layout.in_job.rank != 0) return;
   if (layout.rows_file.empty()) return write_figures(args, all);
@@ -147,8 +156,10 @@ void bench(const BenchArguments& args) {
   }
   check_memory(options);
   Json rows = Json::array();
-  for (const int ranks : options.ranks)
+  for (const int ranks : options.ranks) {
+    if (!args.json.empty() && !is_stdout(args.json)) write_json_file(args.json, rows);
     for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
+  }
   if (args.calibrate) return finish_calibration(args, options, rows);
   write_figures(args, rows);
   const auto wrong =

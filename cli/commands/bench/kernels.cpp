@@ -1,5 +1,6 @@
 // `ringside bench kernels`: measures the kernels of a GPU, beside the GPU's limits. Kernels that
 // move data are compared with copies, attention with matrix products.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
 #include "cli/commands/training/device_option.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/table.hpp"
@@ -26,7 +28,8 @@ using autograd::Tensor;
 struct Arguments {
   DeviceOption device{.name = "cuda"};
   std::string dtype = "bf16", size = "256MB", json;
-  std::int64_t width = 1024, vocabulary = 32000, sequence = 1024;
+  std::int64_t width = 1024, vocabulary = 32000;
+  std::vector<std::int64_t> sequences{1024}, heads{64, 128};  // of attention
   int rounds = 7, calls = 10;
 };
 
@@ -38,8 +41,10 @@ struct Row {
 // The tensors are matrices of `width` columns, in the storage dtype.
 class KernelsBench {
  public:
-  KernelsBench(const Arguments& args, Device device)
+  // `take` gets each row as soon as it is measured.
+  KernelsBench(const Arguments& args, Device device, std::function<void(const Row&)> take)
       : args_(args),
+        take_(std::move(take)),
         device_(device),
         kernels_(autograd::device_kernels(device)),
         dtype_(autograd::dtype_named(args.dtype)),
@@ -47,8 +52,9 @@ class KernelsBench {
         rows_(std::max<std::int64_t>(
             16, static_cast<std::int64_t>(parse_bytes(args.size)) / args.width / size())) {}
 
-  std::vector<Row> measure() {
-    copy();
+  void measure() {
+    warm_up();
+    copy("copy");
     element_by_element();
     norms();
     rope();
@@ -56,7 +62,7 @@ class KernelsBench {
     optimizer();
     product();
     attention();
-    return rows_of_table_;
+    copy("copy, again");
   }
 
  private:
@@ -69,7 +75,20 @@ class KernelsBench {
   }
   Tensor matrix() { return operands_.make({rows_, args_.width}); }
 
-  void take(const char* kernel, double bytes, double flops, const std::function<void()>& call) {
+  // A GPU that has been idle runs at a fraction of its clock, and the first row is what all others
+  // are compared with.
+  void warm_up() {
+    const std::int64_t n = std::clamp<std::int64_t>(rows_ / 16 * 16, 16, 4096);
+    const Tensor a = operands_.make({n, n}), b = operands_.make({n, n}), c = tensor({n, n}, dtype_);
+    const Deadline enough = Deadline::after(Seconds(device_ == Device::cuda ? 0.3 : 0));
+    do {
+      kernels_.gemm({.b = autograd::Transpose::yes, .m = n, .n = n, .k = n}, a, b, c);
+      autograd::device_memory(device_).synchronise();
+    } while (!enough.expired());
+  }
+
+  void take(const std::string& kernel, double bytes, double flops,
+            const std::function<void()>& call) {
     auto& memory = autograd::device_memory(device_);
     call();
     std::vector<double> seconds;
@@ -80,12 +99,12 @@ class KernelsBench {
       memory.synchronise();
       seconds.push_back(seconds_since(start) / args_.calls);
     }
-    rows_of_table_.push_back({kernel, median(seconds), bytes, flops});
+    take_({kernel, median(seconds), bytes, flops});
   }
 
-  void copy() {
+  void copy(const char* name) {
     const Tensor x = matrix(), y = matrix();
-    take("copy", bytes_of(2), 0, [&] {
+    take(name, bytes_of(2), 0, [&] {
       autograd::device_memory(device_).copy_within(y.address(), x.address(),
                                                    static_cast<std::size_t>(x.elements() * size()));
     });
@@ -113,7 +132,7 @@ class KernelsBench {
 
   void rope() {
     const std::int64_t head = 64, heads = std::max<std::int64_t>(1, args_.width / head),
-                       tokens = std::min(rows_, args_.sequence), batch = rows_ / tokens;
+                       tokens = std::min(rows_, args_.sequences.front()), batch = rows_ / tokens;
     const Tensor x = operands_.make({batch, tokens, heads, head}).transpose(1, 2),
                  y = operands_.make({batch, tokens, heads, head}).transpose(1, 2);
     const Tensor cos = tensor({tokens, head / 2}, DType::fp32),
@@ -164,8 +183,11 @@ class KernelsBench {
   }
 
   void attention() {
-    const std::int64_t head = 64, heads = std::max<std::int64_t>(1, args_.width / head),
-                       tokens = std::min(rows_, args_.sequence);
+    for (const std::int64_t sequence : args_.sequences)
+      for (const std::int64_t head : args_.heads) attention(std::min(rows_, sequence), head);
+  }
+  void attention(std::int64_t tokens, std::int64_t head) {
+    const std::int64_t heads = std::max<std::int64_t>(1, args_.width / head);
     const std::int64_t batch =
         std::max<std::int64_t>(1, std::min<std::int64_t>(16, rows_ / tokens));
     const auto make = [&] { return operands_.make({batch, tokens, heads, head}).transpose(1, 2); };
@@ -174,45 +196,47 @@ class KernelsBench {
     const Tensor log_sums = tensor({batch, heads, tokens}, DType::fp32);
     const double scores = static_cast<double>(batch * heads) * static_cast<double>(tokens) *
                           static_cast<double>(tokens + 1) / 2;
-    take("attention", 0, 4 * scores * static_cast<double>(head),
+    const std::string shape = fmt::format(" T={} D={}", tokens, head);
+    take("attention" + shape, 0, 4 * scores * static_cast<double>(head),
          [&] { kernels_.attention(q, k, v, y, log_sums); });
-    take("attention backward", 0, 10 * scores * static_cast<double>(head),
+    take("attention backward" + shape, 0, 10 * scores * static_cast<double>(head),
          [&] { kernels_.attention_backward(q, k, v, y, log_sums, dy, dq, dk, dv); });
   }
 
   const Arguments& args_;
+  const std::function<void(const Row&)> take_;
   Device device_;
   const DeviceKernels& kernels_;
   DType dtype_;
   RandomOperands operands_;
   std::int64_t rows_;
-  std::vector<Row> rows_of_table_;
 };
 
-const Row& row_named(const std::vector<Row>& rows, std::string_view name) {
-  for (const Row& row : rows)
-    if (row.kernel == name) return row;
-  fail("bench kernels: there is no row for '{}'", name);
-}
-
-Table table_of(const std::vector<Row>& rows) {
-  Table table{{words("kernel", "kernel", 18), number("time (us)", "time_us", fixed(1), 10),
-               only_in_json("bytes"), number("GB/s", "rate_gbps", fixed(1), 10),
-               only_in_json("flops"), number("TFLOP/s", "tflops", fixed(2), 10),
+Table empty_table() {
+  Table table{{words("kernel", "kernel", 32), number("time (us)", "time_us", fixed(1), 10),
+               only_in_json("bytes"), number("GB/s", "rate_gbps", fixed(1), 9),
+               only_in_json("flops"), number("TFLOP/s", "tflops", fixed(2), 9),
                number("ratio", "ratio", fixed(0, 100, "%"), 7)}};
   table.indent = 0;
-  const Row &copy = row_named(rows, "copy"), &product = row_named(rows, "matrix product");
-  for (const Row& row : rows) {
-    const double rate = row.bytes / row.seconds, flops = row.flops / row.seconds;
-    if (row.bytes > 0)
-      table.rows.push_back({row.kernel, row.seconds * 1e6, row.bytes, rate / 1e9, Cell(), Cell(),
-                            rate / (copy.bytes / copy.seconds)});
-    else
-      table.rows.push_back({row.kernel, row.seconds * 1e6, Cell(), Cell(), row.flops, flops / 1e12,
-                            flops / (product.flops / product.seconds)});
-  }
   return table;
 }
+
+// The rows are compared with the last copy or product before them.
+class Limits {
+ public:
+  std::vector<Cell> cells_of(const Row& row) {
+    const double rate = row.bytes / row.seconds, flops = row.flops / row.seconds;
+    if (row.kernel == "copy") copy_ = rate;
+    if (row.kernel == "matrix product") product_ = flops;
+    if (row.bytes > 0)
+      return {row.kernel, row.seconds * 1e6, row.bytes, rate / 1e9, Cell(), Cell(), rate / copy_};
+    return {row.kernel, row.seconds * 1e6, Cell(),          Cell(),
+            row.flops,  flops / 1e12,      flops / product_};
+  }
+
+ private:
+  double copy_ = 0, product_ = 0;
+};
 
 void run(const Arguments& args) {
   const Device device = device_from(args.device, autograd::dtype_named(args.dtype));
@@ -220,11 +244,23 @@ void run(const Arguments& args) {
     throw UsageError(
         "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");
   take_device(device);
-  const Table table = table_of(KernelsBench(args, device).measure());
-  write_results({{fmt::format("{}, {}, tensors of {}\n\n{}", describe(device), args.dtype,
-                              args.size, table.text()),
-                  table.json({{"device", args.device.name}, {"dtype", args.dtype}})}},
-                args.json);
+  // A kernel that hangs or crashes must not cost the rows before it: each is printed and written
+  // as soon as it is known.
+  Table table = empty_table();
+  Limits limits;
+  std::FILE* const out = file_beside(args.json);
+  fmt::print(out, "{}, {}, tensors of {}\n\n{}", describe(device), args.dtype, args.size,
+             table.head_line());
+  const auto json = [&] {
+    return table.json({{"device", args.device.name}, {"dtype", args.dtype}});
+  };
+  KernelsBench(args, device, [&](const Row& row) {
+    table.rows.push_back(limits.cells_of(row));
+    fmt::print(out, "{}", table.line_of(table.rows.back()));
+    std::fflush(out);
+    if (!args.json.empty() && !is_stdout(args.json)) write_json_file(args.json, json());
+  }).measure();
+  if (is_stdout(args.json)) write_json_file(args.json, json());
 }
 
 }  // namespace
@@ -241,7 +277,9 @@ void add_bench_kernels_command(CLI::App& bench) {
       ->capture_default_str();
   option("--vocabulary N", args.vocabulary, "Width of the logits", at_least_one("token"))
       ->capture_default_str();
-  option("--sequence N", args.sequence, "Sequence length of attention", at_least_one("token"))
+  option("--sequence N,...", args.sequences, "Sequence lengths of attention", at_least_one("token"))
+      ->capture_default_str();
+  option("--head N,...", args.heads, "Widths of a head of attention", at_least_one("element"))
       ->capture_default_str();
   option("--rounds N", args.rounds, "Samples of each figure", at_least_one("sample"))
       ->capture_default_str();

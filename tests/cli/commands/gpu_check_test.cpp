@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -32,14 +34,15 @@ struct FakeMachine {
                   "case $1 in --list-gpus) echo 'GPU 0: Fake';; *) echo 'Fake \"GPU\", "
                   "1.0';; esac");
     // The script looks for no libraries on the real machine.
-    write_program(folder / "path" / "ldconfig", "echo libcublas.so.13");
+    write_program(folder / "path" / "ldconfig", "echo libcublas.so.13; echo libnccl.so.2");
+    write_program(folder / "path" / "python3", "exit 1");
     write_program(folder / "path" / "compute-sanitizer",
                   "while [ \"$1\" != \"$FAKE_RINGSIDE\" ]; do shift; done; exec \"$@\"");
     write_program(
         folder / "build" / "bin" / "ringside",
         "[ \"$1 $2\" != \"$FAILING\" ] || { echo 'ringside: it broke on purpose' >&2; exit 1; }\n"
         "[ \"$1 $2\" != \"$HANGING\" ] || { echo 'it hangs'; sleep 100; }\n"
-        "[ \"$1 $2\" != 'bench all_reduce' ] || cp \"$FAKE_OUT/gpu-check.json\" "
+        "[ \"$1 $2\" != 'bench all_reduce' ] || cp -n \"$FAKE_OUT/gpu-check.json\" "
         "\"$FAKE_OUT.seen\"\n"
         "while [ $# -gt 0 ]; do [ \"$1\" != --json ] || echo '[{\"ratio\": 1}]' >\"$2\"; shift; "
         "done\necho done");
@@ -108,8 +111,10 @@ TEST_CASE("gpu-check runs every step and writes one table and one JSON file") {
   CHECK(!file.contains("all_reduce_nccl"));
   CHECK(machine.results() ==
         "tests test_device_cuda: ok\nkernels bf16: ok\nkernels fp32: ok\nall_reduce: ok\n"
-        "all_reduce gpus: not run\nall_reduce nccl: not run\ntraining step: ok\nstrategies: ok\n"
-        "memcheck kernels: ok\nracecheck kernels: ok\nsynccheck kernels: ok\nmemcheck train: ok\n");
+        "all_reduce packets: ok\nall_reduce gpus: not run\nall_reduce nccl: not run\ntraining "
+        "step: ok\nstrategies: ok\n"
+        "pytorch kernels: not run\nmemcheck kernels: ok\nracecheck kernels: ok\nsynccheck kernels: "
+        "ok\nmemcheck train: ok\n");
   CHECK(file.at("steps").at(0).at("note") == "1 skipped, see the log");
   CHECK(contains(outcome.out,
                  "\nall_reduce nccl                not run         0  one GPU: NCCL needs one for "
@@ -117,9 +122,10 @@ TEST_CASE("gpu-check runs every step and writes one table and one JSON file") {
   // A command that is cut off leaves what was known before.
   CHECK(machine.results("out.seen") ==
         "tests test_device_cuda: ok\nkernels bf16: ok\nkernels fp32: ok\n");
-  const auto archive = run_program({"tar", "-tzf", (machine.folder / "out.tar.gz").string()});
-  CHECK(contains(archive.out, "out/gpu-check.json\n"));
-  CHECK(contains(archive.out, "out/memcheck_train.log\n"));
+  const auto archive =
+      run_program({"tar", "-tzf", (machine.folder / "out" / "gpu-check.tar.gz").string()});
+  CHECK(contains(archive.out, "gpu-check/gpu-check.json\n"));
+  CHECK(contains(archive.out, "gpu-check/memcheck_train.log\n"));
 }
 
 TEST_CASE("gpu-check --only runs one step, and names the steps if there is none of that name") {
@@ -129,7 +135,9 @@ TEST_CASE("gpu-check --only runs one step, and names the steps if there is none 
   const auto wrong = machine.check({"--only", "kernel"});
   CHECK(wrong.exit_code == 1);
   CHECK(contains(wrong.err, "there is no step 'kernel': the steps are 'tests test_device_cuda' "));
-  CHECK(contains(machine.check({"--list"}).out, "\nracecheck kernels\n"));
+  CHECK(contains(machine.check({"--list"}).out, "\npeers    90  racecheck kernels\n"));
+  CHECK(machine.check({"--only", "tests"}).exit_code == 0);
+  CHECK(machine.results() == "tests test_device_cuda: ok\n");
   CHECK(contains(machine.check({"--seconds", "x"}).err, "--seconds needs a number, not x"));
 }
 
@@ -145,6 +153,41 @@ TEST_CASE("gpu-check stops a step that hangs, and does not begin one without tim
   CHECK(contains(steps.at(1).at("note").get<std::string>(), " s: it hangs ["));
   CHECK(steps.at(2).at("result") == "not run");
   CHECK(steps.at(2).at("note") == "no time is left: run it with --only 'kernels fp32'");
+}
+
+// A device machine ends a command after 600 s; starting it and searching libraries takes time, too.
+TEST_CASE("gpu-check's parts each fit into 570 s, every step at its limit") {
+  const FakeMachine machine;
+  for (const char* name : {"test_cuda", "test_model_device_cuda"})
+    write_program(machine.folder / "build" / "tests" / name, "exit 0");
+  std::map<std::string, int> seconds;
+  std::istringstream list(machine.check({"--list"}).out);
+  std::string part, name;
+  for (int limit = 0; list >> part >> limit && std::getline(list, name);) seconds[part] += limit;
+  CHECK(seconds.size() == 3);
+  for (const auto& [each, sum] : seconds) {
+    CAPTURE(each);
+    CHECK(sum > 0);
+    CHECK(sum < 570);
+  }
+}
+
+TEST_CASE("gpu-check that is stopped leaves what it measured, and names the step that ran") {
+  const FakeMachine machine;
+  const auto outcome = run_program(
+      {"timeout", "-s", "TERM", "4", RINGSIDE_GPU_CHECK, "--binaries",
+       (machine.folder / "build").string(), "--out", (machine.folder / "out").string()},
+      {{"PATH", fmt::format("{}:{}", (machine.folder / "path").string(), std::getenv("PATH"))},
+       {"FAILING", ""},
+       {"HANGING", "bench kernels"},
+       {"FAKE_OUT", ""},
+       {"FAKE_RINGSIDE", ""}},
+      ringside::Seconds(60));
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 124);
+  CHECK(machine.results() == "tests test_device_cuda: ok\nkernels bf16: FAILED\n");
+  CHECK(machine.file().at("steps").at(1).at("note") == "gpu-check was stopped while this step ran");
+  CHECK(outcome.survivors == "");
 }
 
 TEST_CASE("gpu-check says so if compute-sanitizer does not support the device") {
