@@ -34,6 +34,10 @@ std::string to_text(int version) {  // 22809 is 2.28.9
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
+// The oldest NCCL that has everything used here: non-blocking communicators that can be finalized.
+// An older library reads as much of a newer header's ncclConfig_t as it knows.
+constexpr int oldest_version = 21800;
+
 // The functions of NCCL that are used.
 class Nccl {
   template <class Function>
@@ -45,10 +49,9 @@ class Nccl {
   int checked_version() const {
     int found = 0;
     const bool known = find<decltype(ncclGetVersion)>("ncclGetVersion")(&found) == ncclSuccess;
-    require(known && found / 100 >= NCCL_VERSION_CODE / 100,
-            "libnccl.so.2 is NCCL {}, and this program was built for NCCL {}: install that version "
-            "or a newer one",
-            to_text(found), to_text(NCCL_VERSION_CODE));
+    require(known && found >= oldest_version,
+            "expected libnccl.so.2 to be NCCL {} or newer, got {}: install a newer NCCL",
+            to_text(oldest_version), to_text(found));
     return found;
   }
   const SharedLibrary library_{"NCCL", "libnccl.so.2", RINGSIDE_CUDA_LIBRARIES};

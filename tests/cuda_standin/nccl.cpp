@@ -8,6 +8,7 @@
 // under way, ranks that share a GPU are refused, and a lost rank is waited for without end.
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -216,7 +217,8 @@ ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out,
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  const char* const pretended = std::getenv("RINGSIDE_STANDIN_NCCL");
+  *version = pretended ? std::atoi(pretended) : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {

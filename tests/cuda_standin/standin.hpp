@@ -21,6 +21,7 @@
 //     RINGSIDE_STANDIN_FAIL=12           the 12th call of the runtime fails
 //     RINGSIDE_STANDIN_WITHOUT=ipc       devices that cannot share memory between processes
 //     RINGSIDE_STANDIN_WITHOUT=peers     devices that cannot access each other's memory
+//     RINGSIDE_STANDIN_NCCL=21805        the version that NCCL says it is [that of the header]
 //     RINGSIDE_STANDIN_REPORT=FILE       each process appends a line when it ends (Usage)
 #pragma once
 

@@ -109,3 +109,20 @@ TEST_CASE("whichever call fails, ranks of cuda_ipc end with a sentence") {
     CHECK(failed > 8);
   }
 }
+
+TEST_CASE("NCCL may be older than the header, but not older than what is used of it") {
+  const auto bench = [](const char* version) {
+    return run_program({ringside_binary, "bench", "all_reduce", "-n", "1", "--bytes", "4KB",
+                        "--backends", "nccl", "--repeat", "1"},
+                       {{"RINGSIDE_STANDIN_NCCL", version}}, ringside::Seconds(100));
+  };
+  const auto older = bench("21805");
+  CAPTURE(older.err);
+  CHECK(older.exit_code == 0);
+  const auto too_old = bench("21403");
+  CAPTURE(too_old.err);
+  CHECK(too_old.exit_code != 0);
+  CHECK(contains(too_old.err,
+                 "expected libnccl.so.2 to be NCCL 2.18.0 or newer, got 2.14.3: install a newer "
+                 "NCCL"));
+}
