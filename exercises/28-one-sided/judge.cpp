@@ -1,7 +1,9 @@
 // Judges a one-sided protocol: its numbers, the memory orders that it asks for, and runs between
 // threads that delay each other.
-#include "exercises/judge/judge.hpp"
+#include <algorithm>
+
 #include "exercises/28-one-sided/interface.hpp"
+#include "exercises/judge/judge.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -72,6 +74,9 @@ Verdict judge_orders(const Run& run) {
        "the slot may be free for others before it has been read"}};
   for (std::size_t i = 0; i < 4; ++i) {
     const std::vector<std::string> seen = run.ranks[0].at(i);
+    if (seen.size() > 1 && std::find(seen.begin(), seen.end(), steps[i].order) != seen.end())
+      return {{fmt::format("{} does: {}; expected: {} and nothing else", steps[i].step,
+                           fmt::join(seen, ", "), steps[i].order)}};
     if (seen != std::vector<std::string>{steps[i].order})
       return {{fmt::format(
           "{} does: {}; expected: {}. Otherwise {}", steps[i].step,

@@ -1,7 +1,7 @@
 """The proof that the judges work (exercises-test):
 
     selftest.py KIT anchors        every text that exercise.json names occurs once in the reference, and every edit of the clinic; there are three wrong answers
-                                   and three variants; hints keep to the terms of docs/glossary.md in both languages
+                                   and three variants; what a handout refuses in words has a test; hints keep to the terms of docs/glossary.md in both languages
     selftest.py KIT exported       two exports are equal, without model answers, and every starter in them is "not written"
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
@@ -244,6 +244,27 @@ def family_tests(sample=False):
     return [each for row in rows for each in row[:1 if sample else None]]
 
 
+def untested_refusals(exercise):
+    """What the English handout refuses in words, and exercise.json names no test for: "refuses" has a part of each such sentence, with
+    the wrong answers and attacks that are refused so."""
+    answers = {each["id"] for each in exercise["wrong"] + exercise.get("attacks", []) if each.get("says")}
+    refuses, page = exercise.get("refuses", {}), exercise["folder"] / "handout.en.md"
+    prose = handouts.Handout(page.read_text()).prose if page.exists() else {}
+    text = " ".join(" ".join(prose.get(section, "") for section in ("What you write", "What right means")).split())
+    sentences = [each for each in re.split(r"(?<=[.:|]) ", text) if re.search(r"\b(?:is|are) (?:refused|forbidden|not allowed)\b", each)]
+    for sentence in sentences:
+        if not any(piece in sentence for piece in refuses):
+            yield f"the handout says \"{sentence}\", and \"refuses\" of exercise.json names no test of it"
+    for piece, tests in refuses.items():
+        if not any(piece in sentence for sentence in sentences):
+            yield f"\"refuses\" of exercise.json has \"{piece}\", which no sentence of the handout says"
+        for test in set(tests) - answers:
+            yield f"\"refuses\" of exercise.json names {test}: no wrong answer or attack with a sentence of that name"
+    for attack in exercise.get("attacks", []):
+        if "forbidden" in attack["status"].values() and "says" not in attack:
+            yield f"the attack {attack['id']} is forbidden, without the sentence that it is told"
+
+
 def unknown_families(kit, exercise):
     answers = {each["id"] for each in exercise["wrong"] + exercise.get("attacks", [])} | {path.stem for path in cut.variants_of(exercise)}
     for test in family_tests():
@@ -284,6 +305,7 @@ def anchors(kit, exercise):
     yield from wrong_names(exercise)
     yield from unknown_terms(kit, exercise)
     yield from unknown_families(kit, exercise)
+    yield from untested_refusals(exercise)
     for lang in exercise["title"]:
         if len(exercise["hints"].get(lang, [])) != 3:
             yield f"expected three hints in {lang}, as the title has one"
@@ -364,6 +386,8 @@ def attacked(kit, exercise):
             verdict = checked(kit, exercise, files, prefix=mine, transport=transport, deadline=3 if status == "hangs" else kits.PATIENT)
             if verdict["status"] != status:
                 yield f"{attack['id']} over {transport}: expected {status}; {described(verdict) or 'all is right'}"
+            elif attack.get("says", "") not in described(verdict):
+                yield f"{attack['id']} over {transport}: expected \"{attack['says']}\"; {described(verdict)}"
             elif "--verbose" in sys.argv:
                 print(f"{attack['id']} over {transport}: {status}: {described(verdict)[:200]}")
             # What a rank started ends with it: at once, or where the machine is busy soon.

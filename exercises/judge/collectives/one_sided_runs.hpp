@@ -42,7 +42,7 @@ struct RecordingMemory {
     note("store_relaxed", word);
     word = value;
   }
-  static void fence() {}
+  static void fence() { seen.emplace_back("a fence"); }
   static void pause() {}
 };
 
