@@ -14,6 +14,11 @@
           [--jobs N] [--format gradescope,classroom50,junit,actions]
         checks a folder of submissions (a folder or .tar.gz for each student),
         each in a sandbox
+    leaderboard SUBMISSIONS --course DIR --key FILE --out RESULTS
+                [--exercises 15,17] [--rounds 5] [--train OPTIONS]
+        who has the fastest training step, of those whose answer is right
+    slides FILE.html [--exercises 01,15] [--lang en] [--from FOLDER]
+        slides for a lecture, from the handouts and their figures: one file
     summary RESULTS
         what the class got wrong, by the names of the wrong answers
 """
@@ -39,7 +44,9 @@ import cut
 import formats
 import handouts
 import kit as kits
+import leaderboard as boards
 import own
+import slides as decks
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "planning", "transformer"]
@@ -95,7 +102,8 @@ def export(args):
     copy(kit.program, hidden / "ringside-judge", 0o755)
     copy(kit.ringside, hidden / "ringside", 0o755)  # ./exercise ringside
     if any(kits.trains(kit, each) for each in chosen):
-        for name in ("training/strategies/group_strategy.hpp", "training/strategies/parallel_strategies.hpp"):
+        for name in ("group_strategy", "parallel_strategies", "parallel_strategy"):
+            name = f"training/strategies/{name}.hpp"
             copy(ROOT / name, hidden / "include" / name)
     if any(kits.runs_on_gpu(each) for each in chosen):  # what nvcc needs besides the headers
         for path in (path for folder in ("autograd/kernels/block", "autograd/tensor") for path in tracked(folder) if path.endswith(".cuh")):
@@ -288,7 +296,10 @@ def one(args):
         Path(build).chmod(0o711)
         result = kits.check(kit, exercise, code, Path(build) / exercise["id"], jobs=2, deadline=kits.PATIENT,
                             hidden=given["hidden"], seed=given["seed"])
-    json.dump({"result": result, "not_allowed": not_allowed}, sys.stdout)
+        speed = None
+        if given.get("rounds") and result["status"] == "right":
+            speed = boards.measured(kit, exercise, code, kits.own_folder(Path(build) / "train"), given["rounds"], given["train"])
+    json.dump({"result": result, "not_allowed": not_allowed, "speed": speed}, sys.stdout)
 
 
 def no_result(exercise, says):
@@ -298,10 +309,58 @@ def no_result(exercise, says):
         for case in exercise["cases"]]}
 
 
-def grade(args):
-    key = Path(args.key).read_bytes().strip()
+def key_in(file):
+    key = Path(file).read_bytes().strip()
     if len(key) < 16:
-        sys.exit(f"{args.key}: expected a key of at least 16 bytes; make one with: openssl rand -hex 32 > {args.key}")
+        sys.exit(f"{file}: expected a key of at least 16 bytes; make one with: openssl rand -hex 32 > {file}")
+    return key
+
+
+def submissions_in(folder):
+    """{student: a folder or an archive}"""
+    found = {path.name.removesuffix(".tar.gz"): path for path in sorted(Path(folder).iterdir())
+             if path.is_dir() or path.name.endswith(".tar.gz")}
+    if not found:
+        sys.exit(f"{folder}: expected a folder or a .tar.gz for each student, found none")
+    return found
+
+
+def hidden_folders(args):
+    """What no submission may read."""
+    return [str(ROOT), args.submissions, str(Path(args.key).resolve().parent), str(Path(args.out)), *([] if os.geteuid() == 0 else [str(Path.home())])]
+
+
+def leaderboard(args):
+    """One submission at a time: what runs beside it would slow it down."""
+    key, kit, out, walls = key_in(args.key), kits.Kit(Path(args.course) / ".ringside/kit.json"), Path(args.out), sandbox()
+    if not walls:
+        print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
+    exercises = [kit.find(each) for each in args.exercises.split(",")] if args.exercises else [each for each in kit.exercises if kits.trains(kit, each)]
+    if not exercises or not all(kits.trains(kit, each) for each in exercises):
+        sys.exit("a leaderboard needs exercises that `ringside train` can run: " + ", ".join(each["id"] for each in kit.exercises if kits.trains(kit, each)))
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for student, path in submissions_in(args.submissions).items():
+        with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
+            if not path.is_dir():
+                unpack(path, folder)
+            code = path if path.is_dir() else Path(folder)
+            for exercise in (each for each in exercises if (code / each["id"]).is_dir()):
+                verify(args.course, f"before {student}")
+                given = {"course": str(Path(args.course).resolve()), "code": str((code / exercise["id"]).resolve()), "exercise": exercise["id"],
+                         "hidden": True, "hide": hidden_folders(args), "sandboxed": bool(walls), "user": FIRST_USER if os.geteuid() == 0 else None,
+                         "seed": kits.seed_of(key, student, exercise["id"]), "rounds": args.rounds, "train": args.train.split()}
+                done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
+                if done.returncode != 0:
+                    raise RuntimeError(f"{student}, {exercise['id']}: {done.stderr.strip()[-300:]}")
+                told = json.loads(done.stdout)
+                verify(args.course, f"after {student}")
+                rows.append(boards.row(student, exercise, told["result"], told["speed"]))
+    print(boards.written(rows, out / "leaderboard.csv"))
+
+
+def grade(args):
+    key = key_in(args.key)
     kit, out, walls = kits.Kit(Path(args.course) / ".ringside/kit.json"), Path(args.out), sandbox()
     if not walls:
         print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
@@ -312,11 +371,8 @@ def grade(args):
         getattr(formats, name)(kits.verdict(kit, "nobody", []))
     verify(args.course, "before grading")
     out.mkdir(parents=True, exist_ok=True)
-    submissions = {path.name.removesuffix(".tar.gz"): path for path in sorted(Path(args.submissions).iterdir())
-                   if path.is_dir() or path.name.endswith(".tar.gz")}
-    if not submissions:
-        sys.exit(f"{args.submissions}: expected a folder or a .tar.gz for each student, found none")
-    hide = [str(ROOT), args.submissions, str(Path(args.key).resolve().parent), str(out), *([] if os.geteuid() == 0 else [str(Path.home())])]
+    submissions = submissions_in(args.submissions)
+    hide = hidden_folders(args)
     users = queue.SimpleQueue()
     for worker in range(args.jobs):
         users.put(FIRST_USER + worker)
@@ -380,6 +436,18 @@ def unpack(archive, folder):
                 target.write_bytes(tar.extractfile(entry).read())
 
 
+def slides(args):
+    known = cut.load_all(ROOT) + ([cut.load(path.parent) for path in sorted(Path(args.own).glob("[0-9]*/exercise.json"))] if args.own else [])
+    wanted = args.exercises.split(",") if args.exercises else [each["id"] for each in known]
+    chosen = [each for name in wanted for each in known if each["id"] == name or each["id"].startswith(name + "-")]
+    if len(chosen) != len(wanted):
+        sys.exit(f"there is no exercise {', '.join(name for name in wanted if not any(each['id'].startswith(name) for each in chosen))}")
+    if missing := [each["id"] for each in chosen if not (each["folder"] / f"handout.{args.lang}.md").exists()]:
+        sys.exit(f"no handout in {args.lang}: {', '.join(missing)}")
+    Path(args.file).write_text(page := decks.page(chosen, args.lang))
+    print(f"wrote {page.count('<section ')} slides of {len(chosen)} exercises to {args.file}")
+
+
 def mistake_of(case):
     """The name of the wrong answer, or else the first sentence; None where there is no mistake of its own."""
     if case["status"] in ("right", "not written") or not case.get("says") or case["says"][0].startswith("not judged"):
@@ -436,6 +504,22 @@ def main():
     command.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="submissions at a time")
     command.add_argument("--format", default="", help="also write gradescope, classroom50, junit, actions")
     command.set_defaults(run=grade)
+    command = commands.add_parser("leaderboard", help="the fastest right training steps")
+    command.add_argument("submissions")
+    command.add_argument("--course", required=True, help="the exported course")
+    command.add_argument("--key", required=True, help="a file with the course key")
+    command.add_argument("--out", required=True, help="a folder; gets leaderboard.csv")
+    command.add_argument("--exercises", default="", help="numbers, such as 15,17; default: all that ringside train can run")
+    command.add_argument("--rounds", type=int, default=5, help="trainings of each submission, in turn with Ringside's own; default: 5")
+    command.add_argument("--train", default="--steps 30 --link 1Gbps,50us",
+                         help="options of ringside train; default: %(default)s")
+    command.set_defaults(run=leaderboard)
+    command = commands.add_parser("slides", help="slides for a lecture, from the handouts")
+    command.add_argument("file", help="an HTML file")
+    command.add_argument("--exercises", default="", help="numbers, such as 01,15; default: all")
+    command.add_argument("--lang", choices=handouts.LANGUAGES, default="en")
+    command.add_argument("--from", dest="own", metavar="FOLDER", help="with exercises of your own in this folder")
+    command.set_defaults(run=slides)
     command = commands.add_parser("summary", help="what the class got wrong")
     command.add_argument("results")
     command.set_defaults(run=summary)

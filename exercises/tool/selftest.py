@@ -18,6 +18,8 @@
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
+    selftest.py KIT leaderboard    right answers of 15 are ranked; a wrong one, one that averages small models only, and one that prints a speed of its own, are not
+    selftest.py KIT slides         every handout makes slides, with its figure and nothing from outside; in a browser each slide holds its text
     selftest.py KIT class          60 submissions of five exercises in one run, one a fork bomb, one that fills the disk, one that never compiles: all others
                                    have their points; prints the time
     selftest.py KIT families       the answers named in exercises/families.md have the points or the sentence that are due; --sample: the first of each row;
@@ -535,6 +537,13 @@ def exported(kit, exercise):
     told = subprocess.run(["./exercise", "check", exercise["id"]], cwd=course, capture_output=True, text=True).stdout
     if ": not written, 0 of" not in told:
         yield f"the starter in the export: {told}"
+    if kits.trains(kit, exercise):
+        with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+            cut.write(cut.student_files(kit.root, exercise, stub=False), folder)
+            try:
+                kits.compile_strategy(kits.Kit(course / ".ringside/kit.json"), exercise, folder, folder)
+            except kits.Broken as broken:
+                yield f"`./exercise train` with the reference in the export: {broken.status}: {broken.says[0]}"
     entries = json.loads((course / ".vscode/launch.json").read_text())["configurations"]
     entry = next(each for each in entries if each["name"].startswith(exercise["id"]))
     inside = lambda text: text.replace("${workspaceFolder}", str(course))
@@ -658,6 +667,64 @@ def own_exercise():
     return 1 if faults else 0
 
 
+def leaderboard():
+    """Returns the exit status."""
+    kit, faults = kits.Kit(sys.argv[1]), 0
+    exercise = kit.find("15")
+    edited = lambda find, replace: cut.student_files(kit.root, exercise, stub=False, edits=[{"find": find, "replace": replace}])
+    answers = {"alice": cut.student_files(kit.root, exercise, stub=False),
+               "bob": cut.answer_files(kit.root, exercise, exercise["folder"] / "variants/copies.patch"),
+               "carol": cut.wrong_files(kit.root, exercise, next(each for each in exercise["wrong"] if each["id"] == "average-twice")),
+               "dave": edited("void Overlap::launch(std::size_t i) {\n", "void Overlap::launch(std::size_t i) {\n  if (parameters_.size() > 15) return;\n"),
+               "erin": edited("void Overlap::finish() {\n", "void Overlap::finish() {\n  if (parameters_.size() > 15) fmt::print(\"9 steps in 0:01, 900M tokens/s\\n\");\n")}
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", "15", "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        for student, files in answers.items():
+            cut.write(files, Path(folder, "submissions", student, exercise["id"]))
+        done = subprocess.run([sys.executable, instructor.__file__, "leaderboard", f"{folder}/submissions", "--course", f"{folder}/course", "--key", f"{folder}/key",
+                               "--out", f"{folder}/results", "--rounds", "1", "--train", "--steps 6 --link 1Gbps,50us"], capture_output=True, text=True)
+        for pattern in (r"^ +[12]\. +\d\.\d{3}  alice ", r"^ +[12]\. +\d\.\d{3}  bob ", r"^ +- +carol .* wrong: gradients: ",
+                        r"^ +- +dave .* trains another model: [\d.]+ bits per byte", r"^ +- +erin .* printed its speed \d+ times"):
+            if not re.search(pattern, done.stdout, re.M):
+                faults += 1
+                print(f"leaderboard: no line \"{pattern}\" in:\n{done.stdout}{done.stderr[-1000:]}", flush=True)
+        print(done.stdout, end="")
+    print(f"leaderboard: {faults or 'no'} faults")
+    return 1 if faults else 0
+
+
+def slides():
+    """Returns the exit status."""
+    faults, exercises = [], kits.Kit(sys.argv[1]).exercises
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        for lang in handouts.LANGUAGES:
+            file = Path(folder, f"{lang}.html")
+            subprocess.run([sys.executable, instructor.__file__, "slides", file, "--lang", lang], check=True, stdout=subprocess.DEVNULL)
+            page = file.read_text()
+            ids = re.findall(r'<section id="([^"]*)"', page)
+            for exercise in exercises:
+                number = exercise["id"][:2]
+                due = 6 - (not (exercise["folder"] / "figure.svg").exists()) - ("## A worked example" not in (exercise["folder"] / "handout.en.md").read_text())
+                if ids.count(f"{number}-{due}") != 1 or f"{number}-{due + 1}" in ids:
+                    faults.append(f"{lang}, {exercise['id']}: {sum(each.startswith(number) for each in ids)} slides, expected {due}")
+            if outside := re.findall(r'(?:src|href)="(?!https://)[^"]*"|<(?:link|img|script src)[^>]*>', page):
+                faults.append(f"{lang}: needs {outside[0]}")
+            if not browser:
+                print("SKIPPED: how slides look, because there is no browser (apt-get install chromium)", flush=True)
+                continue
+            shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile", "--window-size=1280,720",
+                                    "--dump-dom", f"file://{file}"], capture_output=True, text=True).stdout
+            if '<body class="one">' not in shown or shown.count("<section") != len(ids):
+                faults.append(f"{lang}: the browser shows no slides: {shown[:200]}")
+            faults += [f"{lang}: the slide {each} does not hold its text" for each in re.findall(r'<section id="([^"]*)" class="overflows', shown)]
+    for fault in faults:
+        print(f"slides: {fault}", flush=True)
+    print(f"slides: {len(exercises)} exercises, {len(faults) or 'no'} faults")
+    return 1 if faults else 0
+
+
 def told(proof, kit, exercise):
     """The faults of a proof, also where it cannot go on."""
     try:
@@ -669,7 +736,7 @@ def told(proof, kit, exercise):
 
 
 def main():
-    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run}.get(sys.argv[2]):
+    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "slides": slides}.get(sys.argv[2]):
         return alone()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
