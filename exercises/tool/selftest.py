@@ -7,7 +7,8 @@
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
     selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
-    selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit, and a starter says what is missing
+    selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit, and a starter says what is
+                                   missing; on meshes with tensor and pipeline parallel it has the numbers of one process
     selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; skipped where there is no nvcc
     selftest.py KIT seeds          the reference is right for the data of 20 students
     selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs over each transport in turn, by turns on all cores and on one that a process keeps busy
@@ -26,6 +27,7 @@
                                    prints the time
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
+import array
 import atexit
 import functools
 import itertools
@@ -149,6 +151,38 @@ def trainings(kit, exercise):
         written = [Path(folder, dump, "step0003.safetensors") for dump in ("reference", "own")]
         if not all(each.exists() for each in written) or written[0].read_bytes() != written[1].read_bytes():
             yield f"after three steps the parameters or gradients are not those of --parallel {names[exercise['id'][:2]]}"
+        yield from trained_on_meshes(kit, f"{folder}/build/{exercise['id']}.so", folder)
+
+
+def trained_on_meshes(kit, library, folder):
+    """The student's code along the axis dp, beside the library's tensor and pipeline parallel: the numbers of one process."""
+    def trained(dump, *options):
+        told = subprocess.run([kit.ringside, "train", *options, "--steps", "3", "--batch", "8", "--layers", "2", "--d-model", "32", "--heads", "2", "--sequence", "16",
+                               "--dtype", "fp64", "--threads", "1", "--optimizer", "sgd", "--clip", "0", "--dump", f"{folder}/{dump}"], capture_output=True, text=True)
+        file = Path(folder, dump, "step0003.safetensors")
+        return tensors_in(file) if file.exists() else told.stderr[-300:]
+
+    expected = trained("single")
+    if not isinstance(expected, dict) or not expected:
+        yield f"one process wrote no tensors: {expected}"
+        return
+    for mesh in ("dp=2,tp=2", "pp=2,dp=2"):
+        seen = trained(mesh, "--ranks", "4", "--mesh", mesh, "--parallel", library)
+        if not isinstance(seen, dict) or seen.keys() != expected.keys():
+            yield f"--mesh {mesh}: {seen if isinstance(seen, str) else sorted(seen.keys() ^ expected.keys())[:3]}"
+            continue
+        far = {name: max(map(abs, map(float.__sub__, seen[name], expected[name]))) for name in expected}
+        name = max(far, key=far.get)
+        if not far[name] < 1e-9:
+            yield f"--mesh {mesh}: after three steps {name} differs from that of one process by {far[name]:.3g}"
+
+
+def tensors_in(file):
+    """{name: its numbers} of a safetensors file of fp64."""
+    data = file.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = {name: each for name, each in json.loads(data[8:begin]).items() if name != "__metadata__"}
+    return {name: array.array("d", data[begin + each["data_offsets"][0]:begin + each["data_offsets"][1]]) for name, each in header.items() if each["dtype"] == "F64"}
 
 
 def cuda(kit, exercise):
