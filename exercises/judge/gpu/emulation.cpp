@@ -62,6 +62,7 @@ struct Fiber {
   At at = At::running;
   std::uint32_t line = 0;  // where it waits
   int syncs = 0;
+  bool sums = false;       // the sync() is that of sum()
   std::uint32_t mask = 0;  // of the shuffle in which it waits
   float value = 0, result = 0;
   int source = 0;  // the lane whose value it wants
@@ -212,14 +213,35 @@ struct EmulatedState {
     };
     if (all(Fiber::At::end)) return true;
     if (all(Fiber::At::sync)) {
-      for (auto& fiber : fibers) {
-        fiber->at = Fiber::At::running;
-        ++fiber->syncs;
-      }
+      meet();
       one_went_on = true;
     }
     if (!one_went_on) fail_as_all_wait();
     return false;
+  }
+  // All threads are at a sync(), or all at a sum().
+  void meet() {
+    float sum = 0;
+    for (auto& fiber : fibers) {
+      require(fiber->sums == fibers[0]->sums,
+              "some threads wait in the {} of line {}, others in the {} of line {}",
+              fibers[0]->sums ? "sum()" : "sync()", fibers[0]->line,
+              fiber->sums ? "sum()" : "sync()", fiber->line);
+      sum += fiber->value;
+    }
+    for (auto& fiber : fibers) {
+      fiber->result = sum;
+      fiber->sums = false;
+      fiber->at = Fiber::At::running;
+      ++fiber->syncs;
+    }
+  }
+  float sum(int thread, float value, std::uint32_t line) {
+    Fiber& fiber = *fibers[static_cast<std::size_t>(thread)];
+    fiber.sums = true;
+    fiber.value = value;
+    pause(Fiber::At::sync, line);
+    return fiber.result;
   }
   [[noreturn]] void fail_as_all_wait() const {
     const auto first = [&](Fiber::At at) {
@@ -352,6 +374,9 @@ float EmulatedThread::add_shared(int i, float value, Where where) {
 }
 void EmulatedThread::sync(Where where) {
   state_.pause(Fiber::At::sync, where.line());
+}
+float EmulatedThread::sum(float value, Where where) {
+  return state_.sum(thread_, value, where.line());
 }
 float EmulatedThread::shuffle_down(std::uint32_t mask, float value, int distance, Where where) {
   return state_.shuffle(thread_, mask, value, thread_ % warp_size + distance, where.line());

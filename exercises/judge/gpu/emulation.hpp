@@ -83,6 +83,7 @@ class EmulatedThread {
   void store_shared(int i, float value, Where where = Where::current());
   float add_shared(int i, float value, Where where = Where::current());
   void sync(Where where = Where::current());
+  float sum(float value, Where where = Where::current());
   float shuffle_down(std::uint32_t mask, float value, int distance, Where where = Where::current());
   float shuffle_xor(std::uint32_t mask, float value, int distance, Where where = Where::current());
   static float exp(float x);

@@ -9,6 +9,7 @@
 //     gpu.load_shared(i), gpu.store_shared(i, v)     float i of the block's shared memory
 //     gpu.add_shared(i, v)                           atomically; returns the value before
 //     gpu.sync()                                     a barrier for all threads of the block
+//     gpu.sum(v)                                     of v over the block, to all; a barrier, too
 //     gpu.shuffle_down(mask, v, d)                   v of the lane that is d further; past the
 //     gpu.shuffle_xor(mask, v, d)                    warp's end: one's own. v of lane ^ d
 //

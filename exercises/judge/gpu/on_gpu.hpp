@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
 #include <cuda_runtime.h>
 #include <nv/target>
 
@@ -51,6 +53,10 @@ class DeviceThread {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return atomicAdd(shared_ + i, value);), (return value + i;))
   }
   __host__ __device__ void sync() { NV_IF_TARGET(NV_IS_DEVICE, (__syncthreads();)) }
+  __host__ __device__ float sum(float value) {
+    NV_IF_TARGET(NV_IS_DEVICE, (value = sum_on_device(value);))
+    return value;
+  }
   __host__ __device__ float shuffle_down([[maybe_unused]] std::uint32_t mask, float value,
                                          [[maybe_unused]] int distance) {
     NV_IF_TARGET(NV_IS_DEVICE,
@@ -73,8 +79,23 @@ class DeviceThread {
   }
 
  private:
+  __device__ static float sum_on_device(float value);
+
   float* shared_;
 };
+
+inline __device__ float DeviceThread::sum_on_device(float value) {
+  namespace groups = cooperative_groups;
+  __shared__ float parts[32];
+  const auto warp = groups::tiled_partition<32>(groups::this_thread_block());
+  const float part = groups::reduce(warp, value, groups::plus<float>());
+  __syncthreads();
+  if (warp.thread_rank() == 0) parts[warp.meta_group_rank()] = part;
+  __syncthreads();
+  float sum = 0;
+  for (unsigned n = 0; n < warp.meta_group_size(); ++n) sum += parts[n];
+  return sum;
+}
 
 template <class Kernel>
 __global__ void run(const __grid_constant__ Kernel kernel) {
