@@ -52,6 +52,15 @@ struct History {
   User writer, first_reader, reader, other_reader;
 };
 
+// An asynchronous copy of 16 bytes to shared memory; `from` is null if it brings zeros. It arrives
+// when its thread waits for it, as late as it may.
+struct Copy {
+  int into;
+  const float* from;
+  std::uint32_t line;
+  int batch;
+};
+
 // A thread of the emulated GPU: a stack of its own on which it goes on where it stopped.
 struct Fiber {
   enum class At { running, sync, shuffle, end };
@@ -67,6 +76,8 @@ struct Fiber {
   float value = 0, result = 0;
   int source = 0;  // the lane whose value it wants
   std::map<Place, int> times;
+  std::vector<Copy> copies;  // that it has started and not waited for
+  int batch = 0;             // of the next copy
 #if defined(__SANITIZE_THREAD__)
   void* tsan = __tsan_create_fiber(0);
   ~Fiber() {
@@ -83,6 +94,8 @@ struct EmulatedState {
   std::int64_t block = 0;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<float> shared;
+  std::vector<std::uint32_t> copying;  // for each float: the line of a copy that is under way, or 0
+  std::int64_t shared_loads = 0, loads_under_copies = 0;
   ucontext_t scheduler{};
   int running = 0;
   std::exception_ptr error;
@@ -183,6 +196,7 @@ struct EmulatedState {
   }
   void run_block() {
     shared.assign(static_cast<std::size_t>(how.shared_floats), std::nanf(""));
+    copying.assign(shared.size(), 0);
     std::erase_if(histories, [](const auto& each) { return each.first < shared_end; });
     fibers.clear();
     for (int thread = 0; thread < how.threads; ++thread) {
@@ -357,12 +371,20 @@ std::size_t shared_at(EmulatedState& state, int thread, int i, bool writes, bool
   const auto address = static_cast<std::uint64_t>(i) * 4;
   state.note(thread, place, address, 4);
   state.note_use(thread, place, address, i, atomic);
+  if (const std::uint32_t line = state.copying[static_cast<std::size_t>(i)]; line > 0)
+    fail(
+        "shared memory[{}]: thread {} of block {} {} it in line {}, before the copy of line {} has "
+        "arrived: commit_copies() and wait_copies() come first, then sync()",
+        i, thread, state.block, writes ? "writes" : "reads", where.line(), line);
   return static_cast<std::size_t>(i);
 }
 
 }  // namespace
 
 float EmulatedThread::load_shared(int i, Where where) {
+  ++state_.shared_loads;
+  if (!state_.fibers[static_cast<std::size_t>(thread_)]->copies.empty())
+    ++state_.loads_under_copies;
   return state_.shared[shared_at(state_, thread_, i, false, false, where)];
 }
 void EmulatedThread::store_shared(int i, float value, Where where) {
@@ -371,6 +393,35 @@ void EmulatedThread::store_shared(int i, float value, Where where) {
 float EmulatedThread::add_shared(int i, float value, Where where) {
   float& at = state_.shared[shared_at(state_, thread_, i, true, true, where)];
   return std::exchange(at, at + value);
+}
+void EmulatedThread::start_copy(int into, const float* from, const Where& where) {
+  require(
+      into >= 0 && into % 4 == 0 && into + 4 <= state_.how.shared_floats,
+      "line {}: thread {} of block {} copies to the floats from {} on of shared memory, which has "
+      "{}; a copy begins at a multiple of 4",
+      where.line(), thread_, block(), into, state_.how.shared_floats);
+  const Place place{"shared memory", where.line(), where.column(), true};
+  for (int i = into; i < into + 4; ++i) {
+    state_.note_use(thread_, place, static_cast<std::uint64_t>(i) * 4, i, false);
+    state_.copying[static_cast<std::size_t>(i)] = where.line();
+  }
+  Fiber& fiber = *state_.fibers[static_cast<std::size_t>(thread_)];
+  fiber.copies.push_back({into, from, where.line(), fiber.batch});
+}
+void EmulatedThread::commit_copies() {
+  ++state_.fibers[static_cast<std::size_t>(thread_)]->batch;
+}
+void EmulatedThread::wait_copies(int newest) {
+  Fiber& fiber = *state_.fibers[static_cast<std::size_t>(thread_)];
+  std::erase_if(fiber.copies, [&](const Copy& copy) {
+    if (copy.batch >= fiber.batch - newest) return false;
+    for (int n = 0; n < 4; ++n) {
+      const auto at = static_cast<std::size_t>(copy.into + n);
+      state_.shared[at] = copy.from == nullptr ? 0.0f : copy.from[n];
+      state_.copying[at] = 0;
+    }
+    return true;
+  });
 }
 void EmulatedThread::sync(Where where) {
   state_.pause(Fiber::At::sync, where.line());
@@ -406,6 +457,8 @@ Report launch(const Launch& how, const std::function<void(EmulatedThread&)>& ker
     if (state.block == 0) report.syncs = state.fibers[0]->syncs;
   }
   for (const auto& [place, line] : state.lines) report.lines.push_back(line);
+  report.shared_loads = state.shared_loads;
+  report.loads_under_copies = state.loads_under_copies;
   std::ranges::stable_sort(report.lines, {}, &Requests::line);
   return report;
 }

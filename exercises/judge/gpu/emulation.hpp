@@ -43,6 +43,8 @@ struct Launch {
 struct Report {
   std::vector<Requests> lines;  // in the order of lines
   int syncs = 0;                // of each thread of block 0
+  // Loads from shared memory, and how many of them ran while their thread had copies under way.
+  std::int64_t shared_loads = 0, loads_under_copies = 0;
 };
 
 struct EmulatedState;
@@ -82,6 +84,13 @@ class EmulatedThread {
   float load_shared(int i, Where where = Where::current());
   void store_shared(int i, float value, Where where = Where::current());
   float add_shared(int i, float value, Where where = Where::current());
+  void copy_async(int into, const Global<float>& from, std::int64_t i, bool exists,
+                  Where where = Where::current()) {
+    if (exists) check(from, i, Pack<float>::size, false, where);
+    start_copy(into, exists ? from.data_ + i : nullptr, where);
+  }
+  void commit_copies();
+  void wait_copies(int newest);
   void sync(Where where = Where::current());
   float sum(float value, Where where = Where::current());
   float shuffle_down(std::uint32_t mask, float value, int distance, Where where = Where::current());
@@ -96,6 +105,7 @@ class EmulatedThread {
     access(at.name_, at.data_, i, at.size_, sizeof(T), count, writes && !at.is_output_, writes,
            where);
   }
+  void start_copy(int into, const float* from, const Where& where);
   void access(const char* name, const void* data, std::int64_t i, std::int64_t size,
               std::size_t bytes_each, int count, bool forbidden, bool writes, const Where& where);
 

@@ -8,6 +8,10 @@
 //                                                    their address must be a multiple of 16
 //     gpu.load_shared(i), gpu.store_shared(i, v)     float i of the block's shared memory
 //     gpu.add_shared(i, v)                           atomically; returns the value before
+//     gpu.copy_async(s, x, i, exists)    starts to copy 16 bytes to the floats from s on of shared
+//                                        memory; if not `exists`, zeros
+//     gpu.commit_copies()                closes a batch of this thread's copies
+//     gpu.wait_copies(n)                 until at most its n newest batches are missing
 //     gpu.sync()                                     a barrier for all threads of the block
 //     gpu.sum(v)                                     of v over the block, to all; a barrier, too
 //     gpu.shuffle_down(mask, v, d)                   v of the lane that is d further; past the

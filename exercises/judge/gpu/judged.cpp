@@ -28,7 +28,10 @@ Json json_of(const gpu::Report& report) {
                      {"sectors", each.sectors},
                      {"sectors_needed", each.sectors_needed},
                      {"passes", each.passes}});
-  return {{"lines", lines}, {"syncs", report.syncs}};
+  return {{"lines", lines},
+          {"syncs", report.syncs},
+          {"shared_loads", report.shared_loads},
+          {"loads_under_copies", report.loads_under_copies}};
 }
 
 const char* turns_text(bool last_first) {

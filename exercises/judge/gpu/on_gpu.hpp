@@ -8,6 +8,7 @@
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
+#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 #include <nv/target>
 
@@ -51,6 +52,18 @@ class DeviceThread {
   __host__ __device__ void store_shared(int i, float value) { shared_[i] = value; }
   __host__ __device__ float add_shared(int i, float value) {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return atomicAdd(shared_ + i, value);), (return value + i;))
+  }
+  __host__ __device__ void copy_async([[maybe_unused]] int into,
+                                      [[maybe_unused]] const Global<float>& from,
+                                      [[maybe_unused]] std::int64_t i,
+                                      [[maybe_unused]] bool exists) {
+    NV_IF_TARGET(NV_IS_DEVICE,
+                 (__pipeline_memcpy_async(shared_ + into, from.data_ + (exists ? i : 0), 16,
+                                          exists ? 0 : 16);))
+  }
+  __host__ __device__ void commit_copies() { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_commit();)) }
+  __host__ __device__ void wait_copies([[maybe_unused]] int newest) {
+    NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_wait_prior(static_cast<unsigned>(newest));))
   }
   __host__ __device__ void sync() { NV_IF_TARGET(NV_IS_DEVICE, (__syncthreads();)) }
   __host__ __device__ float sum(float value) {
@@ -99,7 +112,7 @@ inline __device__ float DeviceThread::sum_on_device(float value) {
 
 template <class Kernel>
 __global__ void run(const __grid_constant__ Kernel kernel) {
-  extern __shared__ float shared[];
+  extern __shared__ __align__(16) float shared[];
   DeviceThread gpu(shared);
   kernel(gpu);
 }
