@@ -242,7 +242,7 @@ TEST_CASE("the trainer calls the strategy in the order of a step") {
   strategy.calls.clear();
   trainer.step();
   trainer.step();
-  CHECK(strategy.calls == "clear finish norm step average clear finish norm step average ");
+  CHECK(strategy.calls == "clear finish norm average step clear finish norm average step ");
 }
 
 TEST_CASE("the gradients of a step are those of its batch alone") {

@@ -152,7 +152,8 @@ TEST_CASE("a wrong argument is reported in one sentence with a hint") {
                     "zero1_broadcast, zero1, zero2, zero3, bf16_wire, powersgd, local_sgd, diloco, "
                     "got 'fsdp' (did you mean zero3?)",
                     "ringside train --help");
-  check_usage_error({"launch", "--", "true"}, "--ranks is required, or --elastic", "ringside launch --help");
+  check_usage_error({"launch", "--", "true"}, "--ranks is required, or --elastic",
+                    "ringside launch --help");
   check_usage_error({"launch", "-n", "2"}, "PROGRAM is required", "ringside launch --help");
   check_usage_error({"launch", "-n", "2", "--"}, "PROGRAM is required", "ringside launch --help");
   check_usage_error({"launch", "-n", "0", "--", "true"},
