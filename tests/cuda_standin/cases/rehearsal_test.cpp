@@ -1,6 +1,6 @@
 // A rehearsal of the first minutes on a GPU: the archive of tools/gpu-check, packed and unpacked,
-// runs its every step with the stand-in in place of the driver. One step hangs and one crashes; what
-// was measured before is in the folder of --out.
+// runs its every step with the stand-in in place of the driver. One step hangs and one crashes;
+// what was measured before is in the folder of --out.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -33,8 +33,8 @@ void write_script(const fs::path& path, const std::string& text) {
   fs::permissions(path, fs::perms::owner_all);
 }
 
-// The programs of the stand-in search libraries in their RPATH, before LD_LIBRARY_PATH; those that are
-// packed on a real machine have a RUNPATH, which comes after it. Copies a program so changed.
+// The programs of the stand-in search libraries in their RPATH, before LD_LIBRARY_PATH; those that
+// are packed on a real machine have a RUNPATH, which comes after it. Copies a program so changed.
 void copy_with_runpath(const fs::path& from, const fs::path& to) {
   std::string bytes = read_file(from.string());
   const auto* const head = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
@@ -74,10 +74,9 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
                  archive = bare / "ringside-gpu-check", out = folder.path / "out";
   copy_with_runpath(ringside_binary, build / "bin" / "ringside");
   copy_with_runpath(STANDIN_TENSORS_TEST, build / "tests" / "test_device_cuda");
-  const auto packed =
-      run_program({RINGSIDE_GPU_CHECK, "--pack", "--binaries", build.string(), "--out",
-                   (folder.path / "pack").string()},
-                  {{"PATH", std::getenv("PATH")}}, Seconds(200));
+  const auto packed = run_program({RINGSIDE_GPU_CHECK, "--pack", "--binaries", build.string(),
+                                   "--out", (folder.path / "pack").string()},
+                                  {{"PATH", std::getenv("PATH")}}, Seconds(200));
   CAPTURE(packed.err);
   REQUIRE(packed.exit_code == 0);
   fs::create_directories(bare);
@@ -88,8 +87,8 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
   fs::rename(archive / "bin" / "ringside", archive / "bin" / "ringside.real");
   write_script(archive / "bin" / "ringside", faulty_program);
 
-  // Beside the archive, what a machine with a GPU has: tools of the driver, compute-sanitizer, and a
-  // Python whose wheels hold cuBLAS.
+  // Beside the archive, what a machine with a GPU has: tools of the driver, compute-sanitizer, and
+  // a Python whose wheels hold cuBLAS.
   write_script(bare / "path" / "nvidia-smi",
                "case $1 in --list-gpus) echo 'GPU 0: S';; *) echo 'Stand-in, 1';; esac\n");
   write_script(bare / "path" / "ldconfig", "echo libnccl.so.2\n");

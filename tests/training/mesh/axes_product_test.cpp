@@ -3,7 +3,7 @@
 // with many and few key and value heads, with a tied and an untied head. Every gradient of each of
 // 10 steps, clipped; norms, losses, parameters, a validation, and the bits of copies.
 //
-// With RINGSIDE_WHOLE_TABLE=1. Otherwise a fixed sample: each mesh once, with a strategy and a
+// With RINGSIDE_ALL_AXES=1. Otherwise a fixed sample: each mesh once, with a strategy and a
 // model that change from mesh to mesh.
 //
 // The order of the axes, the schedule of a pipeline, the exchange of context parallel, and whether
@@ -120,7 +120,7 @@ std::vector<Case> sample(const std::vector<Axes>& sets) {
 }
 
 void check_sets(const std::vector<Axes>& sets) {
-  const bool whole = std::getenv("RINGSIDE_WHOLE_TABLE") != nullptr;
+  const bool whole = std::getenv("RINGSIDE_ALL_AXES") != nullptr;
   const std::vector<Case> cases = whole ? all_cases(sets) : sample(sets);
   for (const Case& each : cases) check(each.problem, each.mesh, 1e-12);
   MESSAGE(fmt::format("{} cases on {} meshes of {} ranks", cases.size(), sets.size(),
