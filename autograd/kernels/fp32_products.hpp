@@ -2,7 +2,7 @@
 //
 // Which of the two is faster depends on the processor, on their versions, and on the product. So
 // products are divided into kinds, `ringside bench --calibrate` measures each kind once and keeps
-// the result (cli/commands/training/product_calibration.hpp), and a program says at its start which
+// the result (training/product_calibration.hpp), and a program says at its start which
 // kinds go to oneDNN. Until then all go to the BLAS.
 #pragma once
 

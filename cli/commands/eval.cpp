@@ -13,7 +13,7 @@
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
-#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/train/device_option.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"

@@ -14,7 +14,7 @@
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
-#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/train/device_option.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"

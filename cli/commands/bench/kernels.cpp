@@ -11,7 +11,7 @@
 #include "cli/bench/operands.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
-#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/train/device_option.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/numbers.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/environment.hpp"
-#include "cli/commands/training/train_arguments.hpp"
+#include "cli/commands/train/train_arguments.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
 

@@ -10,7 +10,7 @@
 #include "cli/bench/training/step_options.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
-#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/train/device_option.hpp"
 #include "planning/memory.hpp"
 
 namespace ringside::cli {

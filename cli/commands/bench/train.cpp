@@ -19,7 +19,7 @@
 #include "cli/bench/training/train_report.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/bench/step_arguments.hpp"
-#include "cli/commands/training/progress.hpp"
+#include "cli/commands/train/progress.hpp"
 #include "cli/pictures/median.hpp"
 #include "training/product_calibration.hpp"
 #include "training/step.hpp"

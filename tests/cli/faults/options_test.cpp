@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
-#include "cli/commands/training/training_plan.hpp"
+#include "cli/commands/train/training_plan.hpp"
 #include "collectives/run_threads.hpp"
 #include "tests/cli/run_program.hpp"
 

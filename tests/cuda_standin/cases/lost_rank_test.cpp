@@ -2,7 +2,7 @@
 // though their streams wait for it.
 #include <csignal>
 
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside;

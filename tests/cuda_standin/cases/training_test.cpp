@@ -1,7 +1,7 @@
 // `ringside train --device cuda` and the benches of several processes, with a GPU each.
 #include <algorithm>
 
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside;

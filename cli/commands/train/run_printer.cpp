@@ -1,11 +1,11 @@
-#include "cli/commands/training/run_printer.hpp"
+#include "cli/commands/train/run_printer.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
 
-#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/train/device_option.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 

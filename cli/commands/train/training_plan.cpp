@@ -1,4 +1,4 @@
-#include "cli/commands/training/training_plan.hpp"
+#include "cli/commands/train/training_plan.hpp"
 
 #include <algorithm>
 #include <cerrno>

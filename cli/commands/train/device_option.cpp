@@ -1,4 +1,4 @@
-#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/train/device_option.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace ringside::cli {

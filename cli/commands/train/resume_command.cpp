@@ -1,4 +1,4 @@
-#include "cli/commands/training/resume_command.hpp"
+#include "cli/commands/train/resume_command.hpp"
 
 #include <algorithm>
 #include <filesystem>

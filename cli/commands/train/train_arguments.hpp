@@ -11,8 +11,8 @@
 
 #include "cli/commands/options/cli11_names.hpp"
 #include "cli/commands/options/context_options.hpp"
-#include "cli/commands/training/device_option.hpp"
-#include "cli/commands/training/training_plan.hpp"
+#include "cli/commands/train/device_option.hpp"
+#include "cli/commands/train/training_plan.hpp"
 #include "cli/launcher/ranks.hpp"
 
 namespace ringside::cli {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace ringside::cli {

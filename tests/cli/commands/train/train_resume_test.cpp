@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 

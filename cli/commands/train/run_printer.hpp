@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/commands/training/progress.hpp"
-#include "cli/commands/training/training_plan.hpp"
+#include "cli/commands/train/progress.hpp"
+#include "cli/commands/train/training_plan.hpp"
 #include "training/metrics_file.hpp"
 #include "training/summary.hpp"
 #include "training/trainer.hpp"

@@ -1,5 +1,5 @@
 // The progress line on a terminal: a line that is rewritten, and fits.
-#include "cli/commands/training/progress.hpp"
+#include "cli/commands/train/progress.hpp"
 
 #include <cstdlib>
 #include <string>

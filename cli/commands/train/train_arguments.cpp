@@ -1,4 +1,4 @@
-#include "cli/commands/training/train_arguments.hpp"
+#include "cli/commands/train/train_arguments.hpp"
 
 #include <algorithm>
 #include <memory>

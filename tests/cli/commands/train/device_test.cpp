@@ -7,11 +7,11 @@
 
 #include <doctest/doctest.h>
 
-#include "cli/commands/training/device_option.hpp"
+#include "cli/commands/train/device_option.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/run_threads.hpp"
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 #include "tests/transformer/small_model.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "training/trainer.hpp"

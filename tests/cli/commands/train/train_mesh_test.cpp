@@ -5,7 +5,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;

@@ -1,4 +1,4 @@
-#include "cli/commands/training/progress.hpp"
+#include "cli/commands/train/progress.hpp"
 
 #include <unistd.h>
 

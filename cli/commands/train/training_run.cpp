@@ -1,4 +1,4 @@
-#include "cli/commands/training/training_run.hpp"
+#include "cli/commands/train/training_run.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "base/text/printable.hpp"
 #include "base/text/words.hpp"
-#include "cli/commands/training/run_printer.hpp"
+#include "cli/commands/train/run_printer.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/group_options.hpp"

@@ -2,7 +2,7 @@
 // pipeline, resuming elsewhere, and refusals with what would fit.
 #include <sstream>
 
-#include "tests/cli/commands/training/training.hpp"
+#include "tests/cli/commands/train/training.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;

@@ -1,7 +1,7 @@
 // One rank's part in `ringside train`: from a plan to a trained model.
 #pragma once
 
-#include "cli/commands/training/training_plan.hpp"
+#include "cli/commands/train/training_plan.hpp"
 #include "cli/pictures/report/recording.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
