@@ -193,9 +193,10 @@ bool Program::ended() {
 
 std::string Program::survivors() const {
   const auto deadline = Deadline::after(time_to_vanish);
-  while (!processes().empty() && !deadline.expired()) ::usleep(10'000);
+  std::vector<pid_t> left = processes();
+  for (; !left.empty() && !deadline.expired(); left = processes()) ::usleep(10'000);
   std::string list;
-  for (const pid_t pid : processes()) {
+  for (const pid_t pid : left) {
     list += fmt::format("{}: {}\n", pid,
                         fmt::join(strings_of(fmt::format("/proc/{}/cmdline", pid)), " "));
     ::kill(pid, SIGKILL);
