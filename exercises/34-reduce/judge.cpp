@@ -100,24 +100,15 @@ Verdict judge_block(const Run& run) {
   if (Verdict wrong = judge_sums(run, {32, 64, 160, 1024}, [](int threads) { return threads; });
       !wrong.says.empty())
     return wrong;
-  const int syncs = run.ranks[0].at(6).at("report").at("syncs");
-  if (syncs <= 2 * calls) return {};
-  return {
-      {fmt::format("1024 threads: {} calls of block_sum call sync() {} times, expected at most 2 "
-                   "for each",
-                   calls, syncs)}};
+  if (const std::string fault = fault_of_syncs(run.ranks[0].at(6).at("report"), "block_sum", calls);
+      !fault.empty())
+    return {{fault}};
+  return {};
 }
 
 // ---- Rows ----
 
-struct Rows {
-  std::int64_t rows, n, blocks;
-  int threads;
-  std::string text(bool last_first) const {
-    return fmt::format("{} rows of {} numbers, {} blocks of {} threads, {}", rows, n, blocks,
-                       threads, turns_text(last_first));
-  }
-};
+using Rows = GpuRows;
 constexpr Rows all_rows[] = {{1, 1, 1, 32},    {3, 20, 1, 64},   {5, 64, 2, 64},
                              {4, 1000, 3, 96}, {7, 333, 2, 256}, {3, 2048, 3, 128}};
 

@@ -125,12 +125,11 @@ Verdict judge_block(const Run& run) {
                                  turns_text(last_first), call, thread, fault)}};
       }
     }
-  const int syncs = run.ranks[0].at(6).at("report").at("syncs");
-  if (syncs <= 2 * calls) return {};
-  return {
-      {fmt::format("1024 threads: {} calls of block_softmax call sync() {} times, expected at "
-                   "most 2 for each",
-                   calls, syncs)}};
+  if (const std::string fault =
+          fault_of_syncs(run.ranks[0].at(6).at("report"), "block_softmax", calls);
+      !fault.empty())
+    return {{fault}};
+  return {};
 }
 
 // ---- Rows ----

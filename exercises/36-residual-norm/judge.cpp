@@ -14,14 +14,7 @@ using gpu::Bf16;
 
 constexpr float epsilon = 1e-5f;
 
-struct Rows {
-  std::int64_t rows, n, blocks;
-  int threads;
-  std::string text(bool last_first) const {
-    return fmt::format("{} rows of {} numbers, {} blocks of {} threads, {}", rows, n, blocks,
-                       threads, turns_text(last_first));
-  }
-};
+using Rows = GpuRows;
 constexpr Rows all_rows[] = {{1, 8, 1, 32},   {3, 32, 1, 32},    {5, 100, 2, 64},
                              {4, 512, 3, 64}, {7, 1000, 2, 128}, {4, 1024, 2, 128}};
 

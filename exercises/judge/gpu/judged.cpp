@@ -60,6 +60,19 @@ bool is_shared(const Json& line) {
 }
 }  // namespace
 
+std::string GpuRows::text(bool last_first) const {
+  return fmt::format("{} rows of {} numbers, {} blocks of {} threads, {}", rows, n, blocks, threads,
+                     turns_text(last_first));
+}
+
+std::string fault_of_syncs(const Json& report, const char* function, int calls) {
+  const int syncs = report.at("syncs");
+  if (syncs <= 2 * calls) return "";
+  return fmt::format(
+      "1024 threads: {} calls of {} call sync() {} times, expected at most 2 for each", calls,
+      function, syncs);
+}
+
 std::string fault_of_sectors(const Json& report) {
   for (const Json& line : report.at("lines")) {
     const std::int64_t sectors = line.at("sectors"), needed = line.at("sectors_needed");

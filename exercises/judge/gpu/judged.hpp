@@ -51,6 +51,15 @@ Json json_of(const gpu::Report& report);
 // Of a gpu::Launch.
 const char* turns_text(bool last_first);
 
+// Rows that blocks of threads share.
+struct GpuRows {
+  std::int64_t rows, n, blocks;
+  int threads;
+  std::string text(bool last_first) const;
+};
+
+// Of `calls` of a block's function by 1,024 threads. "" if none calls sync() more than twice.
+std::string fault_of_syncs(const Json& report, const char* function, int calls);
 // The first number that is not `expected`, to an error of tolerance (1 + |expected|):
 // "y[17] is 3, expected 4". "" if there is none.
 std::string fault_of_numbers(const std::string& name, const Json& seen,
