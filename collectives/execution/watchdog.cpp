@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -210,13 +211,36 @@ void Watchdog::time_out() {
     wait_start_ = Clock::now();
     return;
   }
-  const Others known = others(control_.positions(1.2 * Position::every));
-  const int blamed = known.silent.empty() ? awaited_.peer : known.silent.front();
-  throw RankFailure(
-      blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
-                          known.silence, known.silence.empty() ? "" : "; ", name_of_rank(rank()),
-                          name_of_rank(awaited_.peer), options_.timeout.count(),
-                          known.waiting.empty() ? "" : "; ", known.waiting));
+  const auto positions = control_.positions(1.2 * Position::every);
+  const Others known = others(positions);
+  std::string first = known.silence;
+  int blamed = awaited_.peer;
+  if (!known.silent.empty()) {
+    blamed = known.silent.front();
+  } else if (const int r = furthest_behind(positions); r != rank()) {
+    blamed = positions[r].waiting_for;
+    first = fmt::format("nothing came to rank {} from rank {}, and rank {} is furthest behind",
+                        name_of_rank(r), name_of_rank(blamed), name_of_rank(r));
+  }
+  throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
+                                        first, first.empty() ? "" : "; ", name_of_rank(rank()),
+                                        name_of_rank(awaited_.peer), options_.timeout.count(),
+                                        known.waiting.empty() ? "" : "; ", known.waiting));
+}
+
+// The rank in the earliest call and step, this one if several are. Where all answer, the others
+// wait for what it lacks: the fault lies between it and the rank that it waits for.
+int Watchdog::furthest_behind(const std::vector<Position>& positions) const {
+  const auto progress = [](const Position& p) { return std::pair(p.sequence, p.step); };
+  Position least = position();
+  int behind = rank();
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank() || !positions[r].recent() || positions[r].left) continue;
+    if (positions[r].waiting_for < 0 || progress(positions[r]) >= progress(least)) continue;
+    least = positions[r];
+    behind = r;
+  }
+  return behind;
 }
 
 // Throws what ended the call: where the histories tell that the ranks made different calls before,
