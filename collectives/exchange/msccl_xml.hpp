@@ -1,4 +1,5 @@
-// Reads an algorithm of Microsoft's MSCCL as schedules: the XML that msccl-tools writes.
+// Algorithms of Microsoft's MSCCL, as XML: reads those that msccl-tools writes as schedules, and
+// writes schedules for its runtime.
 //
 //     <algo name="exchange" coll="allreduce" ngpus="2" nchunksperloop="1" inplace="1">
 //       <gpu id="0" i_chunks="1" o_chunks="0" s_chunks="0">
@@ -41,5 +42,13 @@ struct MscclAlgorithm {
 // Throws Error with the element that is wrong, what was expected and what was seen. Nothing is
 // proved: a file may be well formed and wrong.
 MscclAlgorithm read_msccl(const std::string& text);
+
+// One file for these ranks. Each GPU takes its lines in the order of its schedule, over one channel
+// and one thread block for each pair of peers. In place where every rank still holds what it sends
+// of its input; otherwise the input is copied to the output first. Throws Error for what MSCCL
+// cannot take: another collective, more than 255 steps in a block or 32 blocks of a GPU, and what
+// would need scratch memory.
+std::string write_msccl(const std::string& name, Collective collective,
+                        const std::vector<Schedule>& schedules);
 
 }  // namespace ringside::collectives

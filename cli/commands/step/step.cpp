@@ -20,6 +20,7 @@
 #include "cli/pictures/text_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/exchange/msccl_xml.hpp"
 #include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
@@ -35,7 +36,7 @@ struct StepOptions {
   std::string algorithm;
   int ranks = 0;  // 0: those of the file, otherwise 4
   int root = 0;
-  std::string json, html, svg;
+  std::string json, msccl, html, svg;
 };
 
 // The ranks whose contributions a chunk holds. A rank that it holds twice occurs twice.
@@ -133,6 +134,10 @@ void step(const StepOptions& given) {
     json["findings"] = findings;
     write_json_file(options.json, json);
   }
+  if (!options.msccl.empty())
+    write_text_file(options.msccl,
+                    write_msccl(std::string(algorithm.name), algorithm.collective, schedules),
+                    "the file of MSCCL");
   if (!options.html.empty()) {
     const Json data = player_data(PlayerChoice{algorithm, options.ranks, options.root});
     write_text_file(options.html, player_page(data), "the page");
@@ -169,6 +174,9 @@ void add_step_command(CLI::App& app) {
   option("--json FILE", args.json,
          "Write the schedules, the steps, and the contents of every rank after each step, to this "
          "file, which --algorithm reads; - writes them to standard output");
+  option("--msccl FILE", args.msccl,
+         "Write the algorithm as an XML file of MSCCL, whose runtime takes it on GPUs, and which "
+         "--algorithm reads");
   option("--html FILE", args.html,
          "Write a page that plays all collectives, algorithms and pipeline schedules in "
          "a browser, beginning with this one, and compares their costs; up to 16 ranks");

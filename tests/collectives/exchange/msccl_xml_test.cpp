@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -252,4 +253,73 @@ TEST_CASE(
                            msccl_step(0, "s", "i0", "s0") + msccl_step(1, "r", "i0", "i0")}));
   CHECK(read.schedules[1].steps.back().send == Send{.to = 0, .chunks = {0}, .input = 0});
   CHECK(faults_of(read) == "at the end chunk 0 on rank 1 lacks rank 1");
+}
+
+TEST_CASE(
+    "every algorithm of the catalogue is written for MSCCL, read again and proved, or refused") {
+  using enum Collective;
+  const std::set<Collective> known = {all_reduce, all_gather, reduce_scatter, all_to_all};
+  for (const Algorithm& algorithm : all_algorithms())
+    for (int size = 1; size <= 9; ++size) {
+      const auto schedules = make_schedules(algorithm, size);
+      CAPTURE(algorithm.title());
+      CAPTURE(size);
+      try {
+        const MscclAlgorithm read =
+            read_msccl(write_msccl(std::string(algorithm.name), algorithm.collective, schedules));
+        CHECK(known.contains(algorithm.collective));
+        CHECK(read.collective == algorithm.collective);
+        CHECK(faults_of(read) == "");
+        CHECK(figures_of(read.schedules).bytes == figures_of(schedules).bytes);
+      } catch (const Error& error) {
+        const std::string why = error.what();
+        if (known.contains(algorithm.collective)) {
+          CHECK(algorithm.title() == "bruck all_to_all");
+          CHECK(contains(why,
+                         "sends in pieces what it also receives: a file of MSCCL would need "
+                         "scratch memory"));
+        } else {
+          CHECK(why == fmt::format("MSCCL's files are for all_reduce, all_gather, reduce_scatter "
+                                   "and all_to_all, not for {}",
+                                   name_of(algorithm.collective)));
+        }
+      }
+    }
+}
+
+TEST_CASE("a file for MSCCL has one thread block for each pair of peers, in the schedule's order") {
+  const auto ring = make_schedules(find_algorithm(Collective::reduce_scatter, "ring"), 3);
+  CHECK(contains(write_msccl("ring", Collective::reduce_scatter, ring),
+                 R"(ngpus="3" coll="reduce_scatter" inplace="1">
+  <gpu id="0" i_chunks="3" o_chunks="1" s_chunks="0">
+    <tb id="0" send="1" recv="2" chan="0">
+      <step s="0" type="s" srcbuf="i" srcoff="2" dstbuf="i" dstoff="2" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+      <step s="1" type="rrc" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+      <step s="2" type="s" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+      <step s="3" type="rrc" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+    </tb>
+  </gpu>
+)"));
+  // Each rank sends its input after it has added to it, so the output begins as a copy.
+  const auto one_shot = make_schedules(find_algorithm(Collective::all_reduce, "one_shot"), 3);
+  const std::string text = write_msccl("one_shot", Collective::all_reduce, one_shot);
+  CHECK(contains(text, "inplace=\"0\""));
+  CHECK(contains(text, R"(type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1")"));
+  // The line before it stands in the other block.
+  CHECK(contains(text, R"(cnt="1" depid="0" deps="2" hasdep="0"/>)"));
+}
+
+TEST_CASE("what MSCCL's connections or blocks do not hold is refused") {
+  const auto refused = [](Collective collective, const std::string& name, int size) {
+    try {
+      write_msccl(name, collective, make_schedules(find_algorithm(collective, name), size));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refused(Collective::all_reduce, "one_shot", 34) ==
+        "rank 0 has 33 peers: MSCCL takes up to 32");
+  CHECK(refused(Collective::all_reduce, "ring", 66) ==
+        "a block of rank 0 has 260 steps: MSCCL takes up to 255");
 }
