@@ -58,8 +58,9 @@ class Writer {
     if (!in_place_) copy_input();
     for (std::size_t s = 0; s < mine_.steps.size(); ++s) write_step(s);
     for (const Block& block : blocks_)
-      require(block.lines.size() < most_steps, "a block of rank {} has {} steps: MSCCL takes up to {}",
-              rank_, block.lines.size(), most_steps - 1);
+      require(block.lines.size() < most_steps,
+              "a block of rank {} has {} steps: MSCCL takes up to {}", rank_, block.lines.size(),
+              most_steps - 1);
     return std::move(blocks_);
   }
 
@@ -86,9 +87,7 @@ class Writer {
     return true;
   }
 
-  char output() const {
-    return in_place_ && collective_ != Collective::all_gather ? 'i' : 'o';
-  }
+  char output() const { return in_place_ && collective_ != Collective::all_gather ? 'i' : 'o'; }
 
   // The chunks that are read, or end, as the rank has put them there.
   void copy_input() {

@@ -289,17 +289,19 @@ TEST_CASE(
 
 TEST_CASE("a file for MSCCL has one thread block for each pair of peers, in the schedule's order") {
   const auto ring = make_schedules(find_algorithm(Collective::reduce_scatter, "ring"), 3);
+  std::string steps;
+  int number = 0;
+  for (const auto& [type, chunk] : {std::pair("s", 2), {"rrc", 1}, {"s", 1}, {"rrc", 0}})
+    steps += fmt::format(
+        "      <step s=\"{0}\" type=\"{1}\" srcbuf=\"i\" srcoff=\"{2}\" dstbuf=\"i\" "
+        "dstoff=\"{2}\" "
+        "cnt=\"1\" depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n",
+        number++, type, chunk);
   CHECK(contains(write_msccl("ring", Collective::reduce_scatter, ring),
-                 R"(ngpus="3" coll="reduce_scatter" inplace="1">
-  <gpu id="0" i_chunks="3" o_chunks="1" s_chunks="0">
-    <tb id="0" send="1" recv="2" chan="0">
-      <step s="0" type="s" srcbuf="i" srcoff="2" dstbuf="i" dstoff="2" cnt="1" depid="-1" deps="-1" hasdep="0"/>
-      <step s="1" type="rrc" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
-      <step s="2" type="s" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
-      <step s="3" type="rrc" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
-    </tb>
-  </gpu>
-)"));
+                 "ngpus=\"3\" coll=\"reduce_scatter\" inplace=\"1\">\n"
+                 "  <gpu id=\"0\" i_chunks=\"3\" o_chunks=\"1\" s_chunks=\"0\">\n"
+                 "    <tb id=\"0\" send=\"1\" recv=\"2\" chan=\"0\">\n" +
+                     steps + "    </tb>\n  </gpu>\n"));
   // Each rank sends its input after it has added to it, so the output begins as a copy.
   const auto one_shot = make_schedules(find_algorithm(Collective::all_reduce, "one_shot"), 3);
   const std::string text = write_msccl("one_shot", Collective::all_reduce, one_shot);
