@@ -1,5 +1,6 @@
 // The student's kernels on a GPU: nvcc -std=c++20 -arch=native --expt-relaxed-constexpr.
 #include "coalesced.hpp"
+#include "exercises/judge/gpu/measured.hpp"
 
 namespace {
 using namespace student::gpu;
@@ -16,8 +17,26 @@ struct Transpose {
 }  // namespace
 
 int main() {
-  constexpr std::int64_t n = 1 << 26, side = 1 << 13;
-  const Global<float> from = numbers_on_gpu(n, 1.0f), to = numbers_on_gpu(n, 0.0f, true);
-  measure("copy", 8.0 * n, Copy{to, from}, 1056, 256);
-  measure("transpose", 8.0 * side * side, Transpose{to, from, side, side}, 1056, 256, 1056);
+  Machine machine;
+  for (const std::int64_t n : {1027, 1 << 26}) {
+    NumbersOnGpu<float> from("from", n), to("to", n);
+    from.fill(1);
+    const Copy kernel{to.global(), from.global()};
+    const Shape shape{1056, 256};
+    run_once("copy", kernel, shape);
+    to.expect([](std::int64_t i) { return number(1, i); }, 0);
+    if (n > 1 << 20) machine.measure_bytes("copy", kernel, shape, 8.0 * n);
+  }
+  struct Sides {
+    std::int64_t rows, columns;
+  };
+  for (const auto& [rows, columns] : {Sides{33, 70}, Sides{1 << 13, 1 << 13}}) {
+    NumbersOnGpu<float> from("from", rows * columns), to("to", rows * columns);
+    from.fill(2);
+    const Transpose kernel{to.global(), from.global(), rows, columns};
+    const Shape shape{1056, 256, 1056};
+    run_once("transpose", kernel, shape);
+    to.expect([=](std::int64_t i) { return number(2, i % rows * columns + i / rows); }, 0);
+    if (rows > 1 << 10) machine.measure_bytes("transpose", kernel, shape, 8.0 * rows * columns);
+  }
 }

@@ -1,80 +1,108 @@
 // The student's program on a GPU: nvcc -std=c++20 -arch=native --expt-relaxed-constexpr.
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
 
-#include <cuda_runtime.h>
-
+#include "exercises/judge/gpu/measured.hpp"
 #include "overlapped.hpp"
 
 namespace {
+using namespace ringside::gpu;
 
-void must(cudaError_t error) {
-  if (error == cudaSuccess) return;
-  std::printf("%s\n", cudaGetErrorString(error));
-  std::exit(1);
-}
-
-// 50 additions and products of each number: about as long as its copies.
-__global__ void compute(float* x, std::int64_t n) {
+// x[i] = factor x[i] + 2^-10, `times` times in a row.
+constexpr float factor = 1 - 0x1p-12f;
+__global__ void compute(float* x, std::int64_t n, int times) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= n) return;
   float value = x[i];
-  for (int k = 0; k < 50; ++k) value = value * 0.5f + 1;
+  for (int k = 0; k < times; ++k) value = value * factor + 0x1p-10f;
   x[i] = value;
 }
 
-class CudaDevice : public ringside::gpu::Device {
+class CudaDevice : public Device {
  public:
   CudaDevice(int chunks, int slots, std::int64_t n)
-      : n_(n), host_(static_cast<std::size_t>(chunks * n), 1.0f), slots_(slots) {
-    for (float*& slot : slots_) must(cudaMalloc(&slot, bytes()));
+      : n_(n), host_(static_cast<std::size_t>(chunks * n)), slots_(slots) {
+    for (std::size_t i = 0; i < host_.size(); ++i)
+      host_[i] = number(1, static_cast<std::int64_t>(i));
+    for (float*& slot : slots_) must(cudaMalloc(&slot, bytes()), "slots");
   }
   ~CudaDevice() override {
     if (pinned_) cudaHostUnregister(host_.data());
     for (float* slot : slots_) cudaFree(slot);
   }
   void pin_host_memory() override {
-    if (!pinned_) must(cudaHostRegister(host_.data(), host_.size() * sizeof(float), 0));
+    if (!pinned_)
+      must(cudaHostRegister(host_.data(), host_.size() * sizeof(float), 0), "pin_host_memory");
     pinned_ = true;
   }
   int new_stream() override {
-    must(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking));
+    must(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking), "new_stream");
     return static_cast<int>(streams_.size()) - 1;
   }
   int new_event() override {
-    must(cudaEventCreateWithFlags(&events_.emplace_back(), cudaEventDisableTiming));
+    must(cudaEventCreateWithFlags(&events_.emplace_back(), cudaEventDisableTiming), "new_event");
     return static_cast<int>(events_.size()) - 1;
   }
   void copy_in(int stream, int slot, int chunk) override {
     must(cudaMemcpyAsync(slots_[slot], host_.data() + chunk * n_, bytes(), cudaMemcpyHostToDevice,
-                         streams_[stream]));
+                         streams_[stream]),
+         "copy_in");
   }
   void run_kernel(int stream, int slot) override {
-    compute<<<static_cast<unsigned>((n_ + 255) / 256), 256, 0, streams_[stream]>>>(slots_[slot],
-                                                                                   n_);
+    compute<<<static_cast<unsigned>((n_ + 255) / 256), 256, 0, streams_[stream]>>>(slots_[slot], n_,
+                                                                                   times_);
   }
   void copy_out(int stream, int slot, int chunk) override {
     must(cudaMemcpyAsync(host_.data() + chunk * n_, slots_[slot], bytes(), cudaMemcpyDeviceToHost,
-                         streams_[stream]));
+                         streams_[stream]),
+         "copy_out");
   }
   void record(int event, int stream) override {
-    must(cudaEventRecord(events_[event], streams_[stream]));
+    must(cudaEventRecord(events_[event], streams_[stream]), "record");
   }
   void wait(int stream, int event) override {
-    must(cudaStreamWaitEvent(streams_[stream], events_[event]));
+    must(cudaStreamWaitEvent(streams_[stream], events_[event]), "wait");
   }
-  void synchronize(int stream) override { must(cudaStreamSynchronize(streams_[stream])); }
+  void synchronize(int stream) override {
+    must(cudaStreamSynchronize(streams_[stream]), "synchronize");
+  }
+
+  // From now on a kernel takes as long as a copy in, whose time is returned. Pins nothing.
+  double balance() {
+    float* pinned = nullptr;
+    must(cudaMallocHost(&pinned, bytes()), "pinned memory");
+    const double copy = median_time("a copy in", [&] {
+      must(cudaMemcpyAsync(slots_[0], pinned, bytes(), cudaMemcpyHostToDevice), "a copy in");
+    });
+    cudaFreeHost(pinned);
+    const auto kernel = [&](int times) {
+      times_ = times;
+      return median_time("compute", [&] { run_kernel_in_default_stream(); });
+    };
+    const double few = kernel(1000), more = kernel(2000);
+    times_ = std::max(1, static_cast<int>(1000 + 1000 * (copy - few) / (more - few)));
+    return copy;
+  }
+  // That each chunk has gone through the kernel `runs` times.
+  void expect(int runs) const {
+    const double left = std::pow(double{factor}, double(times_) * runs);
+    for (std::size_t i = 0; i < host_.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      expect_number("the host's memory", at, host_[i], 4 + left * (number(1, at) - 4), 1e-3);
+    }
+  }
 
  private:
   std::size_t bytes() const { return static_cast<std::size_t>(n_) * sizeof(float); }
+  void run_kernel_in_default_stream() {
+    compute<<<static_cast<unsigned>((n_ + 255) / 256), 256>>>(slots_[0], n_, times_);
+  }
 
   std::int64_t n_;
   std::vector<float> host_;
   std::vector<float*> slots_;
   std::vector<cudaStream_t> streams_;
   std::vector<cudaEvent_t> events_;
+  int times_ = 0;
   bool pinned_ = false;
 };
 
@@ -83,13 +111,21 @@ class CudaDevice : public ringside::gpu::Device {
 int main() {
   constexpr int chunks = 32;
   constexpr std::int64_t n = 1 << 22;
-  for (const int slots : {1, 2, 3, 3}) {  // the first run pays for the start of the GPU
+  const Machine machine;
+  for (const int slots : {1, 2, 3}) {
     CudaDevice device(chunks, slots, n);
-    device.pin_host_memory();
-    const auto begin = std::chrono::steady_clock::now();
-    student::gpu::process(device, chunks, slots);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    std::printf("%d slots: %7.1f ms  %6.1f GB/s in each direction\n", slots, 1e3 * time.count(),
-                4.0 * chunks * n / time.count() / 1e9);
+    const double copy = device.balance();
+    std::vector<double> seconds;
+    for (int run = 1; run <= 6; ++run) {  // the first run pins the host's memory
+      const auto begin = std::chrono::steady_clock::now();
+      student::gpu::process(device, chunks, slots);
+      const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+      device.expect(run);
+      if (run > 1) seconds.push_back(time.count());
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + 2, seconds.end());
+    const std::string name = std::to_string(slots) + (slots == 1 ? " slot" : " slots");
+    Machine::print(name.c_str(), seconds[2], 4.0 * chunks * n / 1e9, "GB/s each way",
+                   4.0 * n / copy / 1e9, "of copies in alone:");
   }
 }

@@ -188,6 +188,14 @@ def run_compiler(kit, folder, *arguments):
     return output
 
 
+def refuse_starter(folder):
+    """Throws Broken where a function is not yet written."""
+    for path in sorted(Path(folder).glob("*.?pp")):
+        for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+            if "not_written_yet(" in line:
+                raise Broken("not written", f"{path.name}:{number}")
+
+
 def trains(kit, exercise):
     """Whether its code can be a parallel strategy of `ringside train`."""
     return (exercise["folder"] / "train.cpp").exists()
@@ -196,10 +204,7 @@ def trains(kit, exercise):
 def compile_strategy(kit, exercise, folder, build):
     """The student's code as a shared library for `ringside train --parallel`. Throws Broken."""
     folder, library = Path(folder).resolve(), Path(build) / f"{exercise['id']}.so"
-    for path in sorted(folder.glob("*.?pp")):
-        for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
-            if "not_written_yet(" in line:
-                raise Broken("not written", f"{path.name}:{number}")
+    refuse_starter(folder)
     library.parent.mkdir(parents=True, exist_ok=True)
     run_compiler(kit, folder, "-O2", "-fPIC", "-shared", exercise["folder"] / "train.cpp", "-o", library)
     return library
@@ -212,9 +217,10 @@ def runs_on_gpu(exercise):
 
 def compile_for_gpu(kit, exercise, folder, target, *options):
     """What nvcc makes of the student's code; None where there is no nvcc. Throws Broken."""
-    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin")
     if not nvcc:
         return None
+    refuse_starter(folder)
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     compiled = subprocess.run([nvcc, "-std=c++20", "-O3", "--expt-relaxed-constexpr", "-I", str(folder), "-I", str(kit.root), *options,
                                str(exercise["folder"] / "gpu.cu"), "-o", str(target)], capture_output=True, text=True)

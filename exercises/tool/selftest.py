@@ -9,7 +9,8 @@
     selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
     selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit, and a starter says what is
                                    missing; on meshes with tensor and pipeline parallel it has the numbers of one process
-    selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; skipped where there is no nvcc
+    selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; on a GPU they give the
+                                   CPU's numbers; `./exercise gpu` says what is missing. Skipped where there is no nvcc or no GPU
     selftest.py KIT seeds          the reference is right for the data of 20 students
     selftest.py KIT steady         the reference is right in 100 (or --runs=N) runs over each transport in turn, by turns on all cores and on one that a process keeps busy
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
@@ -185,26 +186,45 @@ def tensors_in(file):
     return {name: array.array("d", data[begin + each["data_offsets"][0]:begin + each["data_offsets"][1]]) for name, each in header.items() if each["dtype"] == "F64"}
 
 
+NO_NVCC = "nvcc is not there: install the CUDA Toolkit, and add nvcc to PATH. ./exercise check needs no GPU."
+
+
 def cuda(kit, exercise):
     if not kits.runs_on_gpu(exercise):
         return
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
-        cut.write(cut.student_files(kit.root, exercise, stub=False), folder)
-        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", exercise["id"], "--kit", sys.argv[1]],
+        course, own = Path(folder, "course"), Path(folder, "course", exercise["id"])
+        subprocess.run([sys.executable, instructor.__file__, "export", str(course), "--exercises", exercise["id"], "--kit", sys.argv[1]],
                        check=True, stdout=subprocess.DEVNULL)
-        exported_kit = kits.Kit(f"{folder}/course/.ringside/kit.json")  # nvcc finds all that it needs in it
+
+        def typed(**environment):
+            done = subprocess.run(["./exercise", "gpu", exercise["id"][:2]], cwd=course, capture_output=True, text=True, env={**os.environ, **environment})
+            return done.returncode, (done.stdout + done.stderr).strip()
+
+        if typed(PATH="/usr/bin:/bin", CUDA_HOME="/nowhere") != (1, NO_NVCC) and not shutil.which("nvcc", path="/usr/bin:/bin"):
+            yield f"without nvcc `./exercise gpu` says {typed(PATH='/usr/bin:/bin', CUDA_HOME='/nowhere')}, expected {NO_NVCC}"
+        exported_kit = kits.Kit(course / ".ringside/kit.json")  # nvcc finds all that it needs in it
         try:
-            if not kits.compile_for_gpu(exported_kit, exported_kit.exercises[0], folder, f"{folder}/gpu.ptx", "-arch=sm_90", "-ptx"):
+            cut.write(cut.student_files(kit.root, exercise, stub=False), own)
+            if not kits.compile_for_gpu(exported_kit, exported_kit.exercises[0], own, f"{folder}/gpu.ptx", "-arch=sm_90", "-ptx"):
                 print(f"SKIPPED: {exercise['id']} on a GPU, because there is no nvcc", flush=True)
                 return
         except kits.Broken as broken:
             yield f"nvcc: {broken.says[:5]}"
             return
-        kernels = Path(folder, "gpu.ptx").read_text().split(".entry ")[1:]
         # nvcc leaves out, without a word, the call of a function that is not constexpr after all.
+        kernels = [text for text in Path(folder, "gpu.ptx").read_text().split(".entry ")[1:] if not re.match(r"\w*(fill_numbers|multiply_in_registers)", text)]
         for kernel in kernels or [""]:
             if not re.search(r"ld\.global|cp\.async", kernel) or "st.global" not in kernel:
                 yield f"a kernel neither reads nor writes: {kernel[:200]}"
+        status, says = typed()
+        if "there is no GPU that CUDA can use: " in says and status == 1 and says.endswith(" ./exercise check needs none."):
+            print(f"SKIPPED: the numbers of {exercise['id']} on a GPU, because there is none", flush=True)
+        elif status != 0 or "values right" not in says:
+            yield f"`./exercise gpu` with the reference: exit status {status}, {says}"
+        cut.write(cut.student_files(kit.root, exercise), own)
+        if not re.fullmatch(r"not written: \w+\.hpp:\d+", typed()[1]):
+            yield f"`./exercise gpu` with the starter says {typed()[1]}"
 
 
 def seeds(kit, exercise):

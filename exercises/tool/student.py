@@ -10,7 +10,8 @@
     ./exercise train 15 [OPTIONS]
                                trains a transformer with your code, in four processes (13, 14, 15, 17, 19, 20, 21);
                                OPTIONS are those of `ringside train`, such as --steps 500 --report report.html
-    ./exercise gpu 33          times your kernels on this machine's GPU, with nvcc (33 and later); no points depend on it
+    ./exercise gpu 33          runs your kernels on this machine's GPU, with nvcc (33 and later): compares their numbers with the
+                               CPU's, and times them beside what the GPU can do; no points depend on it
     ./exercise ringside ...    the program of this course: ./exercise ringside help
     ./exercise reset 15        the starter again; your files are kept in 15-.../before-reset
     ./exercise progress        writes progress.html
@@ -167,7 +168,7 @@ class Course:
                      + ", ".join(each["id"] for each in self.kit.exercises if kits.runs_on_gpu(each)))
         program = self.compiled(lambda kit, exercise, folder, build: kits.compile_for_gpu(kit, exercise, folder, Path(build) / "gpu", "-arch=native"), exercise)
         if not program:
-            sys.exit("nvcc is not there: install the CUDA Toolkit, and add nvcc to PATH. The check needs no GPU: ./exercise check " + exercise["id"][:2])
+            sys.exit("nvcc is not there: install the CUDA Toolkit, and add nvcc to PATH. ./exercise check needs no GPU.")
         os.execv(program, [str(program)])
 
     def ringside(self, *arguments):

@@ -2,10 +2,6 @@
 // because kernels are constexpr; the host never calls them.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
-
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda_pipeline.h>
@@ -115,44 +111,6 @@ __global__ void run(const __grid_constant__ Kernel kernel) {
   extern __shared__ __align__(16) float shared[];
   DeviceThread gpu(shared);
   kernel(gpu);
-}
-
-// `n` numbers on the GPU, each `value`; they live as long as the program.
-template <class T>
-Global<T> numbers_on_gpu(std::int64_t n, T value, bool is_output = false) {
-  T* data = nullptr;
-  const std::vector<T> values(static_cast<std::size_t>(n), value);
-  const std::size_t bytes = values.size() * sizeof(T);
-  if (cudaMalloc(reinterpret_cast<void**>(&data), bytes) != cudaSuccess ||
-      cudaMemcpy(data, values.data(), bytes, cudaMemcpyHostToDevice) != cudaSuccess) {
-    std::printf("no GPU, or none with %.1f GB free: %s\n", static_cast<double>(bytes) / 1e9,
-                cudaGetErrorString(cudaGetLastError()));
-    std::exit(1);
-  }
-  return Global<T>(data, n, "", is_output);
-}
-
-// Runs the kernel 20 times after a first one, and prints what it reads and writes in a second.
-template <class Kernel>
-void measure(const char* name, double bytes, const Kernel& kernel, int blocks, int threads,
-             int shared_floats = 0) {
-  constexpr int times = 20;
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  for (int n = -1; n < times; ++n) {
-    if (n == 0) cudaEventRecord(begin);
-    run<<<blocks, threads, shared_floats * sizeof(float)>>>(kernel);
-  }
-  cudaEventRecord(end);
-  if (const cudaError_t error = cudaDeviceSynchronize(); error != cudaSuccess) {
-    std::printf("%s: %s\n", name, cudaGetErrorString(error));
-    std::exit(1);
-  }
-  float milliseconds = 0;
-  cudaEventElapsedTime(&milliseconds, begin, end);
-  std::printf("%-24s %8.1f us  %7.0f GB/s\n", name, 1e3 * milliseconds / times,
-              bytes * times / milliseconds / 1e6);
 }
 
 }  // namespace ringside::gpu
