@@ -116,16 +116,17 @@ int main() {
     CudaDevice device(chunks, slots, n);
     const double copy = device.balance();
     std::vector<double> seconds;
-    for (int run = 1; run <= 6; ++run) {  // the first run pins the host's memory
+    constexpr int runs = 4;
+    for (int run = 1; run <= runs; ++run) {  // the first run pins the host's memory
       const auto begin = std::chrono::steady_clock::now();
       student::gpu::process(device, chunks, slots);
       const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-      device.expect(run);
+      if (run == 1 || run == runs) device.expect(run);
       if (run > 1) seconds.push_back(time.count());
     }
-    std::nth_element(seconds.begin(), seconds.begin() + 2, seconds.end());
+    std::nth_element(seconds.begin(), seconds.begin() + 1, seconds.end());
     const std::string name = std::to_string(slots) + (slots == 1 ? " slot" : " slots");
-    Machine::print(name.c_str(), seconds[2], 4.0 * chunks * n / 1e9, "GB/s each way",
+    Machine::print(name.c_str(), seconds[1], 4.0 * chunks * n / 1e9, "GB/s each way",
                    4.0 * n / copy / 1e9, "of copies in alone:");
   }
 }

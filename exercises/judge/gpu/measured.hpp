@@ -146,6 +146,7 @@ __global__ void multiply_in_registers(float* out, float factor, int times) {
 class Machine {
  public:
   Machine() {
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
     int count = 0;
     if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
       std::printf("there is no GPU that CUDA can use: %s. ./exercise check needs none.\n",

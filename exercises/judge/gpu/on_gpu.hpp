@@ -106,8 +106,10 @@ inline __device__ float DeviceThread::sum_on_device(float value) {
   return sum;
 }
 
+// A block may have 1,024 threads, so a thread gets 64 registers at most. It also lets two blocks of
+// 512 threads run on one multiprocessor.
 template <class Kernel>
-__global__ void run(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(1024) run(const __grid_constant__ Kernel kernel) {
   extern __shared__ __align__(16) float shared[];
   DeviceThread gpu(shared);
   kernel(gpu);
