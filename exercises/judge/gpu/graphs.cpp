@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "exercises/judge/gpu/point.hpp"
 
 namespace ringside::gpu {
 
@@ -29,34 +30,10 @@ struct Work {
   }
 };
 
-using Set = std::vector<bool>;  // of operations, or of a graph's nodes
-static void join(Set& into, const Set& from) {
-  into.resize(std::max(into.size(), from.size()));
-  for (std::size_t i = 0; i < from.size(); ++i)
-    if (from[i]) into[i] = true;
-}
-static bool has(const Set& set, std::size_t i) {
-  return i < set.size() && set[i];
-}
-static void put(Set& set, std::size_t i) {
-  set.resize(std::max(set.size(), i + 1));
-  set[i] = true;
-}
-
-// What the host, a stream or an event has to wait for.
-struct Point {
-  Set after;
-  double time = 0;
-  void join(const Point& other) {
-    emulated_training::join(after, other.after);
-    time = std::max(time, other.time);
-  }
-};
-
 struct Node {
   Work work;
   int stream;
-  Set after;  // nodes
+  Operations after;  // nodes
 };
 
 static float rate_of(int step) {
@@ -75,12 +52,12 @@ struct EmulatedTraining::State {
   struct Stream {
     Point point;
     bool captured = false;
-    Set nodes;  // that come before what it is given next
+    Operations nodes;  // that come before what it is given next
   };
   struct Event {
     Point point;
     int capture = -1;  // that recorded it last
-    Set nodes;
+    Operations nodes;
     bool recorded = false;
   };
   struct Memory {
@@ -126,10 +103,10 @@ struct EmulatedTraining::State {
     std::size_t number;
     std::string text;
     int step;
-    const Set& after;
+    const Operations& after;
   };
   void order(const Running& self, int other) {
-    if (other >= 0 && !has(self.after, static_cast<std::size_t>(other)))
+    if (other >= 0 && !self.after.has(static_cast<std::size_t>(other)))
       note(
           fmt::format("{} may begin before {} has ended: neither a stream, nor an event, nor the "
                       "host puts it after it",
@@ -214,7 +191,7 @@ struct EmulatedTraining::State {
     busy = begin + duration_of(std::max(0, work.kind - 1), work.layer);
     result.makespan = std::max(result.makespan, busy);
     Point end{after.after, busy};
-    put(end.after, number);
+    end.after.add(number);
     return end;
   }
 
@@ -227,7 +204,7 @@ struct EmulatedTraining::State {
     Stream& queue = at(streams, stream, "stream");
     if (queue.captured) {
       nodes.push_back({work, stream, queue.nodes});
-      put(queue.nodes, nodes.size() - 1);
+      queue.nodes.add(nodes.size() - 1);
       return;
     }
     queue.point.join(host);
@@ -304,9 +281,9 @@ void EmulatedTraining::wait(int stream, int event) {
   ++state.result.calls;
   if (!from.recorded) return;
   if (from.capture >= 0 && from.capture == state.capture) {
-    if (!queue.captured) queue.nodes.clear();
+    if (!queue.captured) queue.nodes = {};
     queue.captured = true;
-    join(queue.nodes, from.nodes);
+    queue.nodes.add(from.nodes);
   } else if (from.capture >= 0) {
     state.refuse(
         fmt::format("stream {} waits for event {}, which a capture has recorded: outside "
@@ -344,7 +321,7 @@ void EmulatedTraining::begin_capture(int stream) {
   state.origin = stream;
   state.nodes.clear();
   queue.captured = true;
-  queue.nodes.clear();
+  queue.nodes = {};
 }
 int EmulatedTraining::end_capture(int stream) {
   State& state = *state_;
@@ -357,7 +334,7 @@ int EmulatedTraining::end_capture(int stream) {
                              state.origin));
   else
     for (std::size_t n = 0; n < state.nodes.size(); ++n)
-      if (!has(queue.nodes, n))
+      if (!queue.nodes.has(n))
         state.refuse(
             fmt::format("end_capture of stream {}: {} in stream {} is not joined; stream {} must "
                         "wait for an event that comes after it",
@@ -381,7 +358,7 @@ void EmulatedTraining::replay(int graph, int stream) {
   for (const Node& node : nodes) {
     Point begin = queue.point;
     for (std::size_t n = 0; n < ends.size(); ++n)
-      if (has(node.after, n)) begin.join(ends[n]);
+      if (node.after.has(n)) begin.join(ends[n]);
     ends.push_back(state.run(node.work, begin));
     all.join(ends.back());
   }
@@ -401,7 +378,7 @@ TrainingSeen EmulatedTraining::seen() const {
           "nothing",
           n, times, state_->steps);
   for (std::size_t n = 0; n < state_->operations.size() && seen.step_fault.empty(); ++n)
-    if (!has(state_->host.after, n))
+    if (!state_->host.after.has(n))
       seen.step_fault =
           fmt::format("the program returns while {} may still run: the host has not waited for it",
                       state_->operations[n]);

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "exercises/judge/gpu/point.hpp"
 
 namespace ringside::gpu {
 
@@ -17,23 +18,8 @@ const char* const kinds[] = {"copy_in", "run_kernel", "copy_out"};
 }
 
 struct EmulatedDevice::State {
-  using Set = std::vector<bool>;  // of operations
-
   struct Operation {
     int kind, slot, chunk;
-    double end;
-    Set after;  // the operations that have ended before it begins
-  };
-  // What the host, a stream or an event has to wait for.
-  struct Point {
-    Set after;
-    double time = 0;
-    void join(const Point& other) {
-      after.resize(std::max(after.size(), other.after.size()));
-      for (std::size_t i = 0; i < other.after.size(); ++i)
-        if (other.after[i]) after[i] = true;
-      time = std::max(time, other.time);
-    }
   };
   struct Slot {
     int chunk = -1, last = -1;  // the last operation
@@ -75,21 +61,17 @@ struct EmulatedDevice::State {
           memory.last < 0 ? "nothing: the slot is empty" : text(memory.kind, slot, memory.chunk)));
     Point& queue = at(streams, stream, "stream");
     queue.join(host);
-    if (memory.last >= 0) {
-      const auto last = static_cast<std::size_t>(memory.last);
-      if (last >= queue.after.size() || !queue.after[last])
-        note(
-            fmt::format("{} may begin before {} has ended: neither a stream, nor an event, nor the "
-                        "host puts it after it",
-                        is, text(memory.kind, slot, memory.chunk)));
-    }
+    if (memory.last >= 0 && !queue.after.has(static_cast<std::size_t>(memory.last)))
+      note(
+          fmt::format("{} may begin before {} has ended: neither a stream, nor an event, nor the "
+                      "host puts it after it",
+                      is, text(memory.kind, slot, memory.chunk)));
     const double begin = std::max(queue.time, busy_until[kind]);
     const double end = begin + durations.of(kind, chunk);
     busy_until[kind] = end;
     const auto number = operations.size();
-    operations.push_back({kind, slot, chunk, end, queue.after});
-    queue.after.resize(std::max(queue.after.size(), number + 1));
-    queue.after[number] = true;
+    operations.push_back({kind, slot, chunk});
+    queue.after.add(number);
     queue.time = end;
     seen.makespan = std::max(seen.makespan, end);
     memory = {chunk, static_cast<int>(number), kind};
@@ -135,7 +117,7 @@ void EmulatedDevice::copy_out(int stream, int slot, int chunk) {
   state_->add(2, stream, slot, chunk);
 }
 void EmulatedDevice::record(int event, int stream) {
-  State::Point& point = state_->at(state_->events, event, "event");
+  Point& point = state_->at(state_->events, event, "event");
   point = state_->at(state_->streams, stream, "stream");
 }
 void EmulatedDevice::wait(int stream, int event) {
@@ -152,7 +134,7 @@ StreamsSeen EmulatedDevice::seen() const {
     if (const int times = state_->left[static_cast<std::size_t>(chunk)]; times != 1)
       seen.fault = fmt::format("chunk {} comes back {} times, expected once", chunk, times);
   for (std::size_t n = 0; n < state_->operations.size() && seen.fault.empty(); ++n)
-    if (n >= state_->host.after.size() || !state_->host.after[n])
+    if (!state_->host.after.has(n))
       seen.fault =
           fmt::format("the program returns while {} may still run: the host has not waited for it",
                       State::text(state_->operations[n].kind, state_->operations[n].slot,
