@@ -20,7 +20,8 @@ namespace ringside::gpu {
 // Ends the program with a sentence.
 inline void must(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return;
-  std::printf("%s: %s\n", doing, cudaGetErrorString(error));
+  std::printf("%s: %s. ./exercise check names the line of a mistake.\n", doing,
+              cudaGetErrorString(error));
   std::exit(1);
 }
 
@@ -44,9 +45,11 @@ __global__ void fill_numbers(T* data, std::int64_t n, std::uint32_t which, float
 inline void expect_number(const char* name, std::int64_t i, double seen, double expected,
                           double tolerance) {
   if (std::abs(seen - expected) <= tolerance * (1 + std::abs(expected))) return;
-  std::printf("wrong on the GPU: %s[%lld] is %.7g, the CPU has %.7g%s\n", name,
-              static_cast<long long>(i), seen, expected,
-              std::isnan(seen) ? "; memory that nobody has written is nan" : "");
+  std::printf(
+      "wrong on the GPU: %s[%lld] is %.7g, the CPU has %.7g%s. ./exercise check names the line of "
+      "a mistake.\n",
+      name, static_cast<long long>(i), seen, expected,
+      std::isnan(seen) ? "; memory that nobody has written is nan" : "");
   std::exit(1);
 }
 
