@@ -181,4 +181,26 @@ help_if_asked() {
   done
 }
 
+# phase NAME: what follows belongs to this phase, until the next one. say_phases prints how long each
+# took, and how much of the processors all programs of the machine used meanwhile.
+phase_names=() phase_starts=()
+phase() {
+  phase_names+=("$1")
+  phase_starts+=("$SECONDS $(processor_times)")
+}
+
+# The ticks of all processors since the machine started: how many, and how many of them idle.
+processor_times() { awk '/^cpu / { for (i = 2; i <= 9; ++i) all += $i; print all, $5 + $6 }' /proc/stat; }
+
+say_phases() {
+  local i starts=("${phase_starts[@]}" "$SECONDS $(processor_times)") began all idle ended all_then idle_then
+  printf '%8s  %4s  %s\n' minutes busy phase
+  for i in "${!phase_names[@]}"; do
+    read -r began all idle <<<"${starts[i]}"
+    read -r ended all_then idle_then <<<"${starts[i + 1]}"
+    printf '%8s  %3d%%  %s\n' "$(minutes $((ended - began)))" \
+      $((all_then > all ? 100 - 100 * (idle_then - idle) / (all_then - all) : 0)) "${phase_names[i]}"
+  done
+}
+
 say_time() { say "done in $(minutes $((SECONDS - started))) min"; }

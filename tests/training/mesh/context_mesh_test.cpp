@@ -29,7 +29,7 @@ Problem long_problem() {
 
 TEST_CASE("context parallel, fp64: every gradient, each exchange and order on 2, 3 and 4 ranks") {
   Problem problem = long_problem();
-  problem.steps = 10;
+  problem.steps = many_steps;
   for (const std::int64_t kv_heads : {12, 2})
     for (const char* mesh : {"cp=2", "cp=3", "cp=4"})
       for (const auto& options : all_contexts) {

@@ -30,7 +30,7 @@ struct Mesh {
 
 TEST_CASE("expert parallel, fp64: every gradient, with every strategy on 2, 3 and 4 ranks") {
   Problem problem = with_experts(12);
-  problem.steps = 10;
+  problem.steps = many_steps;
   for (const char* mesh : {"ep=2", "ep=3", "ep=4"})
     for (const char* inner : {"flat", "bucketed"}) check(problem, {mesh, inner}, 1e-12);
   for (const char* mesh : {"ep=2,dp=2", "dp=2,ep=2", "ep=2,dp=3"})

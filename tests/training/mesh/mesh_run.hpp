@@ -30,12 +30,19 @@ using training::Trainer;
 using transformer::Config;
 using transformer::Model;
 
+// Under a sanitizer fewer, because each step runs the same code.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::int64_t many_steps = 3;
+#else
+constexpr std::int64_t many_steps = 10;
+#endif
+
 // What is trained, with one process or with many.
 struct Problem {
   std::int64_t kv_heads = 12;
   bool tied = false;
   DType dtype = DType::fp64;
-  std::int64_t layers = 12, steps = 10, accumulate = 1;
+  std::int64_t layers = 12, steps = many_steps, accumulate = 1;
   training::OptimizerKind optimizer = training::OptimizerKind::sgd;
   bool checkpoint_activations = false;
   transformer::RecomputeGroups recompute_groups = {};
