@@ -42,6 +42,23 @@ class Staging {
   CudaEvent last_{cudaEventDisableTiming, "creating an event"};
 };
 
+class CudaMark final : public StreamMark {
+ public:
+  CudaMark() { check_cuda(cudaEventRecord(event_, compute_stream()), "recording an event"); }
+
+  double seconds_since(const StreamMark& earlier) const override {
+    check_cuda(cudaEventSynchronize(event_), "computing");
+    float milliseconds = 0;
+    check_cuda(
+        cudaEventElapsedTime(&milliseconds, static_cast<const CudaMark&>(earlier).event_, event_),
+        "reading the time of an event");
+    return milliseconds * 1e-3;
+  }
+
+ private:
+  CudaEvent event_{cudaEventDefault, "creating an event"};
+};
+
 class CudaMemory final : public DeviceMemory {
  public:
   CudaMemory() {
@@ -99,6 +116,8 @@ class CudaMemory final : public DeviceMemory {
       check_cuda(cudaEventSynchronize(*event), "computing");
     };
   }
+
+  std::unique_ptr<StreamMark> mark() override { return std::make_unique<CudaMark>(); }
 
   std::size_t free_bytes() const override {
     std::size_t free = 0, all = 0;

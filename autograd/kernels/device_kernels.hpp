@@ -120,7 +120,7 @@ class DeviceKernels {
                     std::int64_t first_position, int direction, const Tensor& y) const = 0;
   // ids int32 [tokens], in 0..V-1, or -1 for a row of zeros.
   virtual void embedding(const Tensor& ids, const Tensor& weight, const Tensor& y) const = 0;
-  // What backward keeps of the ids, int32 on the CPU: a device may want them in another order.
+  // ids, int32 on the CPU -> the index that embedding_backward reads.
   virtual Tensor embedding_index(const Tensor& ids) const = 0;
   // dweight holds zeros.
   virtual void embedding_backward(const Tensor& index, const Tensor& dy,

@@ -12,8 +12,22 @@ namespace ringside::autograd {
 
 constinit thread_local Profile* Profile::active_ = nullptr;
 
-Profile::Profile(std::function<void()> synchronise)
-    : here_(active_, this), synchronise_(std::move(synchronise)) {}
+Profile::Profile(Device device)
+    : here_(active_, this), device_(device == Device::cpu ? nullptr : &device_memory(device)) {
+  begin();
+}
+
+void Profile::begin() {
+  if (!active_) return;
+  active_->last_ = Clock::now();
+  if (active_->device_) active_->last_mark_ = active_->device_->mark();
+}
+
+const std::vector<OpTime>& Profile::ops() {
+  for (const Lap& lap : std::exchange(laps_, {}))
+    ops_[lap.op].*lap.time += lap.end->seconds_since(*lap.begin);
+  return ops_;
+}
 
 OpTime& Profile::entry(std::string_view name) {
   const auto found =
@@ -33,26 +47,32 @@ static void add_memory(Trace& trace, Clock::time_point now) {
   trace.add(std::move(held));
 }
 
-double Profile::lap(std::string_view op, const char* direction) {
-  if (synchronise_) synchronise_();
+void Profile::end_lap(OpTime& op, double OpTime::*time, std::string_view name,
+                      const char* direction) {
   const auto now = Clock::now(), start = std::exchange(last_, now);
+  if (device_) {
+    std::shared_ptr<StreamMark> end = device_->mark();
+    laps_.push_back(
+        {static_cast<std::size_t>(&op - ops_.data()), time, std::exchange(last_mark_, end), end});
+  } else {
+    op.*time += Seconds(now - start).count();
+  }
   if (Trace* trace = Trace::here()) {
     trace->add(
-        {Trace::Track::compute, Trace::Kind::op, fmt::format("{}{}", op, direction), start, now});
+        {Trace::Track::compute, Trace::Kind::op, fmt::format("{}{}", name, direction), start, now});
     add_memory(*trace, now);
   }
-  return Seconds(now - start).count();
 }
 
 void Profile::note_forward(const char* op) {
   if (!active_) return;
   OpTime& time = active_->entry(op);
-  time.forward += active_->lap(op, "");
+  active_->end_lap(time, &OpTime::forward, op, "");
   ++time.calls;
 }
 
 void Profile::note_backward(const char* op) {
-  if (active_) active_->entry(op).backward += active_->lap(op, " backward");
+  if (active_) active_->end_lap(active_->entry(op), &OpTime::backward, op, " backward");
 }
 
 void Profile::note_gemm(const Product& product, double seconds) {

@@ -12,12 +12,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "autograd/kernels/gemm.hpp"
+#include "autograd/tensor/device_memory.hpp"
 #include "base/clock.hpp"
 #include "base/scoped_value.hpp"
 
@@ -42,15 +43,16 @@ struct Product {
 
 class Profile {
  public:
-  // `synchronise` is called before each reading of the clock. On a device a call only starts an
-  // op, so it must wait until all ops are done; this makes the step slower.
-  explicit Profile(std::function<void()> synchronise = {});
+  // The times are those of the host; or of `device`, which starts an op when the host has long gone
+  // on. Then each report marks the stream, and nobody waits.
+  explicit Profile(Device device = Device::cpu);
 
   // Charges the time since the last report to `name`, which is no op.
-  void mark(std::string_view name) { entry(name).forward += lap(name, ""); }
+  void mark(std::string_view name) { end_lap(entry(name), &OpTime::forward, name, ""); }
 
-  const std::vector<OpTime>& ops() const { return ops_; }  // in the order of their first report
-  double gemm_seconds() const { return gemm_seconds_; }    // included in the times of the ops
+  // In the order of their first report. Waits for the device.
+  const std::vector<OpTime>& ops();
+  double gemm_seconds() const { return gemm_seconds_; }  // included in the times of the ops
   const std::vector<Product>& products() const { return products_; }
 
   // Reports of ops, the engine and gemm. On a thread without a profile they do nothing.
@@ -58,19 +60,26 @@ class Profile {
   static void note_backward(const char* op);
   static void note_gemm(const Product& product, double seconds);
   // The time since the last report is charged to nothing: the next op begins now.
-  static void begin() {
-    if (active_) active_->last_ = Clock::now();
-  }
+  static void begin();
   static bool on() { return active_ != nullptr; }
 
  private:
+  // A part of a device's stream.
+  struct Lap {
+    std::size_t op;
+    double OpTime::*time;
+    std::shared_ptr<StreamMark> begin, end;
+  };
+
   OpTime& entry(std::string_view name);
-  double lap(std::string_view op, const char* direction);
+  void end_lap(OpTime& op, double OpTime::*time, std::string_view name, const char* direction);
 
   static constinit thread_local Profile* active_;
   ScopedValue<Profile*> here_;
-  std::function<void()> synchronise_;
+  DeviceMemory* device_;  // nullptr: the times are the host's
   Clock::time_point last_ = Clock::now();
+  std::shared_ptr<StreamMark> last_mark_;
+  std::vector<Lap> laps_;
   std::vector<OpTime> ops_;
   std::vector<Product> products_;
   double gemm_seconds_ = 0;

@@ -45,14 +45,13 @@ Tensor embedding(const Tensor& ids_input, const Tensor& weight, VocabularyRange 
   Shape y_shape = ids.shape();
   y_shape.push_back(w.size(1));
   const Tensor y = Tensor::empty(std::move(y_shape), w.dtype(), w.device());
-  const DeviceKernels& kernels = kernels_of(w);
-  kernels.embedding(ids.to(w.device()), w, y);
-  // Made now, while a device has little to do, and not in the middle of backward.
-  const Tensor index = is_recorded({w}) ? kernels.embedding_index(ids) : Tensor();
+  kernels_of(w).embedding(ids.to(w.device()), w, y);
+  // backward, where a device is behind the host, sorts the ids. Here it would wait for them.
   return record("embedding", y, {w},
-                [index, shape = w.shape()](const Node&, const Tensor& dy) -> Gradients {
+                [ids, shape = w.shape()](const Node&, const Tensor& dy) -> Gradients {
+                  const DeviceKernels& kernels = kernels_of(dy);
                   const Tensor dw = Tensor::zeros(shape, dy.dtype(), dy.device());
-                  kernels_of(dy).embedding_backward(index, dy.contiguous(), dw);
+                  kernels.embedding_backward(kernels.embedding_index(ids), dy.contiguous(), dw);
                   return {dw};
                 });
 }

@@ -13,10 +13,25 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "autograd/tensor/device.hpp"
 
 namespace ringside::autograd {
+
+// A point of a thread's stream.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+  StreamMark(const StreamMark&) = delete;
+  StreamMark& operator=(const StreamMark&) = delete;
+
+  // How long the device took from `earlier`, of the same thread, to here. Waits until it is here.
+  virtual double seconds_since(const StreamMark& earlier) const = 0;
+
+ protected:
+  StreamMark() = default;
+};
 
 class DeviceMemory {
  public:
@@ -45,6 +60,9 @@ class DeviceMemory {
   // until all work before the mark is done, and makes the device of this thread that thread's own.
   // Another thread calls it before it reads results of this one.
   virtual std::function<void()> fence() = 0;
+
+  // Marks the current end of this thread's stream, to measure what the device does in between.
+  virtual std::unique_ptr<StreamMark> mark() = 0;
 
   // Bytes that can still be allocated.
   virtual std::size_t free_bytes() const = 0;

@@ -35,9 +35,10 @@ constexpr std::size_t page = 4096;
 
 }  // namespace
 
-std::shared_ptr<Event> Event::make(bool interprocess) {
+std::shared_ptr<Event> Event::make(unsigned flags) {
   const std::shared_ptr<Event> event(new Event);
-  if (interprocess) {
+  event->timing_ = !(flags & cudaEventDisableTiming);
+  if (flags & cudaEventInterprocess) {
     const SharedFile file = SharedFile::make(page);
     event->file_ = file.descriptor;
     event->counts_ = new (file.memory) Counts;
@@ -75,10 +76,20 @@ bool Event::share(cudaIpcEventHandle_t& handle) const {
   return true;
 }
 
+cudaError_t Event::milliseconds_since(const Event& earlier, float& milliseconds) const {
+  if (!is_timed() || !earlier.is_timed()) return cudaErrorInvalidResourceHandle;
+  for (const Event* event : {&earlier, this})
+    if (event->counts_->done < event->counts_->recorded) return cudaErrorNotReady;
+  milliseconds = static_cast<float>(nanoseconds_ - earlier.nanoseconds_) * 1e-6F;
+  return cudaSuccess;
+}
+
 void Event::record(Stream& stream) {
   const std::uint64_t record = ++counts_->recorded;
   stream.add([self = shared_from_this(), record] {
     before(&self->tokens_[record % sizeof self->tokens_]);
+    self->nanoseconds_ =
+        std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
     self->counts_->done = record;
   });
 }

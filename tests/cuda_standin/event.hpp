@@ -14,7 +14,7 @@ namespace ringside::standin {
 
 class Event : public std::enable_shared_from_this<Event> {
  public:
-  static std::shared_ptr<Event> make(bool interprocess);
+  static std::shared_ptr<Event> make(unsigned flags);
   static std::shared_ptr<Event> open(const cudaIpcEventHandle_t& handle);  // nullptr: not there
   static std::shared_ptr<Event> of(cudaEvent_t handle);                    // nullptr: destroyed
   ~Event();
@@ -29,6 +29,8 @@ class Event : public std::enable_shared_from_this<Event> {
   // The stream waits for the latest record at the time of this call, and not for a later one.
   void hold_back(Stream& stream);
   void wait() const;
+  // From the latest record of `earlier` to that of this event, which must both be done.
+  cudaError_t milliseconds_since(const Event& earlier, float& milliseconds) const;
   void destroy();
 
  private:
@@ -37,12 +39,14 @@ class Event : public std::enable_shared_from_this<Event> {
   };
   Event() = default;
   void wait_for(std::uint64_t record) const;
+  bool is_timed() const { return timing_ && counts_->recorded > 0; }
 
   Counts own_;
   Counts* counts_ = &own_;
   int file_ = -1;  // of an interprocess event that this process has made
-  bool opened_ = false;
-  char tokens_[64] = {};  // [record % 64], for edges.hpp
+  bool opened_ = false, timing_ = false;
+  std::atomic<std::int64_t> nanoseconds_ = 0;  // when the latest record was done
+  char tokens_[64] = {};                       // [record % 64], for edges.hpp
 };
 
 }  // namespace ringside::standin

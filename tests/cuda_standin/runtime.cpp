@@ -294,7 +294,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (const auto error = enter()) return error;
   const bool interprocess = flags & cudaEventInterprocess;
   if (interprocess && !(flags & cudaEventDisableTiming)) return report(cudaErrorInvalidValue);
-  *event = Event::make(interprocess)->handle();
+  *event = Event::make(flags)->handle();
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
@@ -318,6 +318,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   if (!event) return report(cudaErrorInvalidResourceHandle);
   event->wait();
   return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (const auto error = enter()) return error;
+  const auto earlier = Event::of(begin), later = Event::of(end);
+  if (!earlier || !later) return report(cudaErrorInvalidResourceHandle);
+  return report(later->milliseconds_since(*earlier, *milliseconds));
 }
 
 // ---- Other processes

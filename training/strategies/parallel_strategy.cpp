@@ -28,7 +28,7 @@ std::vector<transformer::TokenRange> ParallelStrategy::tokens_of(std::int64_t le
 double ParallelStrategy::run_batches(const transformer::Model& model,
                                      std::span<const transformer::Batch> micro_batches) {
   const auto parts = static_cast<double>(micro_batches.size());
-  double sum = 0;
+  std::vector<Tensor> losses;  // read at the end, so that the host does not wait for each of them
   for (const transformer::Batch& batch : micro_batches) {
     const bool last = &batch == &micro_batches.back();
     const auto quiet = last ? nullptr : no_sync();
@@ -37,8 +37,10 @@ double ParallelStrategy::run_batches(const transformer::Model& model,
     in_phase("backward", [&] {
       autograd::backward(loss, Tensor::scalar(1.0 / parts, loss.dtype(), loss.device()));
     });
-    sum += loss.item();
+    losses.push_back(loss.detach());
   }
+  double sum = 0;
+  for (const Tensor& loss : losses) sum += loss.item();
   return sum / parts;
 }
 

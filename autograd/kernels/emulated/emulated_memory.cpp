@@ -5,10 +5,19 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/memory.hpp"
 
 namespace ringside::autograd {
 namespace {
+
+struct EmulatedMark final : StreamMark {
+  const Clock::time_point time = Clock::now();
+
+  double seconds_since(const StreamMark& earlier) const override {
+    return Seconds(time - static_cast<const EmulatedMark&>(earlier).time).count();
+  }
+};
 
 class EmulatedMemory final : public DeviceMemory {
  public:
@@ -35,6 +44,7 @@ class EmulatedMemory final : public DeviceMemory {
   std::function<void()> fence() override {
     return [] {};
   }
+  std::unique_ptr<StreamMark> mark() override { return std::make_unique<EmulatedMark>(); }
   std::size_t free_bytes() const override {
     return static_cast<std::size_t>(available_memory().value_or(0));
   }

@@ -110,17 +110,22 @@ class KernelsOn final : public ElementwiseOn<Launcher> {
   // [2, tokens]: the ids in ascending order, and the token of each; without those of id -1. Tokens
   // with equal ids keep their order, so that backward adds them without atomics.
   Tensor embedding_index(const Tensor& ids) const override {
-    const std::int32_t* const id = ids.data<std::int32_t>();
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(ids.elements()));
-    std::iota(tokens.begin(), tokens.end(), 0);
-    std::erase_if(tokens, [&](std::int32_t t) { return id[t] < 0; });
-    std::stable_sort(tokens.begin(), tokens.end(),
-                     [&](std::int32_t a, std::int32_t b) { return id[a] < id[b]; });
-    const auto count = static_cast<std::int64_t>(tokens.size());
+    const auto all = ids.values<std::int32_t>();
+    // A counting sort, a tenth of the time of one that compares. place[id]: where its next token
+    // goes.
+    const std::int32_t largest = all.empty() ? -1 : *std::max_element(all.begin(), all.end());
+    std::vector<std::int64_t> place(static_cast<std::size_t>(largest) + 2);
+    for (const std::int32_t id : all)
+      if (id >= 0) ++place[static_cast<std::size_t>(id) + 1];
+    std::partial_sum(place.begin(), place.end(), place.begin());
+    const std::int64_t count = place.back();
     const Tensor sorted = Tensor::empty({2, count}, DType::int32);
     std::int32_t* const first = sorted.data<std::int32_t>();
-    std::transform(tokens.begin(), tokens.end(), first, [&](std::int32_t t) { return id[t]; });
-    std::copy(tokens.begin(), tokens.end(), first + count);
+    for (std::size_t t = 0; t < all.size(); ++t) {
+      if (all[t] < 0) continue;
+      const std::int64_t to = place[static_cast<std::size_t>(all[t])]++;
+      first[to] = all[t], first[count + to] = static_cast<std::int32_t>(t);
+    }
     return sorted.to(Launcher::device);
   }
 

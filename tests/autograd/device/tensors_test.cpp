@@ -2,6 +2,8 @@
 // read.
 #include <thread>
 
+#include "autograd/engine/engine.hpp"
+#include "autograd/kernels/profile.hpp"
 #include "autograd/tensor/device_memory.hpp"
 #include "tests/autograd/device/against_cpu.hpp"
 
@@ -137,6 +139,27 @@ TEST_CASE("device fences wait on other threads") {
   std::thread(wait).join();
   device_memory(device).synchronise();
   CHECK(x.narrow(0, 5, 1).item() == 2);
+}
+
+TEST_CASE("device profiles measure the stream, and charge each op once") {
+  if (skipped()) return;
+  const Device device = device_under_test();
+  const Tensor x = Tensor::full({1 << 16}, 2, DType::fp32, device).set_requires_grad(true);
+  device_memory(device).synchronise();
+  const auto start = Clock::now();
+  Profile profile(device);
+  backward(sum(x + x));
+  const auto ops = profile.ops();
+  const double wall = seconds_since(start);
+  double sum = 0;
+  for (const OpTime& op : ops) sum += op.forward + op.backward;
+  CHECK(sum > 0);
+  CHECK(sum <= wall);
+  REQUIRE(ops.front().name == "add");
+  CHECK(ops.front().calls == 1);
+  CHECK(ops.front().forward > 0);
+  CHECK(ops.front().backward > 0);
+  CHECK(profile.ops().front().forward == ops.front().forward);
 }
 
 TEST_CASE("device_named reads names, and cuda_buffer_size rounds up") {
