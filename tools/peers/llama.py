@@ -27,22 +27,22 @@ def require_torch():
         sys.exit(2)
 
 
-def adamw_options():
-    """Options of torch.optim.AdamW: fused, where this version has that for the CPU."""
+def adamw_options(device="cpu"):
+    """Options of torch.optim.AdamW: fused, where this version has that for the device."""
     import torch
 
     options = {"lr": 1e-4, "weight_decay": 0.1}
     try:
-        torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], fused=True, **options)
+        torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1, device=device))], fused=True, **options)
         return {"fused": True, **options}
     except (RuntimeError, TypeError):
         return options
 
 
-def make_llama(model_name, batch, sequence):
+def make_llama(model_name, batch, sequence, device="cpu", dtype=None):
     """Returns a model that maps tokens [batch, sequence] to logits [batch, sequence, vocabulary].
 
-    Its initial values are those of seed 0."""
+    Its initial values are those of seed 0. Weights and activations are of `dtype`, or fp32."""
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
@@ -56,12 +56,15 @@ def make_llama(model_name, batch, sequence):
             self.weight = nn.Parameter(torch.ones(d))
 
         def forward(self, x):
+            if hasattr(F, "rms_norm"):
+                return F.rms_norm(x, (d,), self.weight, 1e-5)
             return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
 
     angles = torch.outer(torch.arange(sequence).float(),
                          10000.0 ** (-torch.arange(0, size, 2).float() / size))
-    cos, sin = torch.cat([angles, angles], 1).cos(), torch.cat([angles, angles], 1).sin()
+    angles = torch.cat([angles, angles], 1)
     hidden_keys = torch.full((sequence, sequence), float("-inf")).triu(1)
+    cos, sin, hidden_keys = (x.to(device, dtype) for x in (angles.cos(), angles.sin(), hidden_keys))
 
     def rope(x):
         a, b = x.chunk(2, -1)
@@ -102,4 +105,4 @@ def make_llama(model_name, batch, sequence):
             return self.head(self.norm(x))
 
     torch.manual_seed(0)
-    return Llama()
+    return Llama().to(device, dtype)

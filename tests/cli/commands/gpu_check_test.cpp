@@ -113,8 +113,8 @@ TEST_CASE("gpu-check runs every step and writes one table and one JSON file") {
         "tests test_device_cuda: ok\nkernels bf16: ok\nkernels fp32: ok\nall_reduce: ok\n"
         "all_reduce packets: ok\nall_reduce gpus: not run\nall_reduce nccl: not run\ntraining "
         "step: ok\nstrategies: ok\n"
-        "pytorch kernels: not run\nmemcheck kernels: ok\nracecheck kernels: ok\nsynccheck kernels: "
-        "ok\nmemcheck train: ok\n");
+        "pytorch kernels: not run\npytorch training step: not run\nmemcheck kernels: ok\n"
+        "racecheck kernels: ok\nsynccheck kernels: ok\nmemcheck train: ok\n");
   CHECK(file.at("steps").at(0).at("note") == "1 skipped, see the log");
   CHECK(contains(outcome.out,
                  "\nall_reduce nccl                not run         0  one GPU: NCCL needs one for "
