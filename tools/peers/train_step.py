@@ -22,7 +22,7 @@ On a GPU, where weights, activations and gradients are bf16, and AdamW updates f
     compile             the same under torch.compile, loss included
     cudnn_compile       the same with cuDNN's kernel of SDPA
 
-Each round runs every contender once, so that a slow phase of the machine affects all. Variables
+Each round takes every contender in turn, so that a slow phase of the machine affects all. Variables
 that hold a library back (OPENBLAS_CORETYPE and the like) are removed. Prints medians over the
 rounds: of the step, of its ratio to the first contender's step in the same round, and the peak
 memory: resident on the CPU, of tensors on a GPU. On a GPU also the utilisation: the operations of the
@@ -106,7 +106,8 @@ def attention_of(contender, args):
                        else SDPBackend.FLASH_ATTENTION)
 
 
-def torch_step(contender, args, threads):
+def torch_child(contender, args, threads):
+    """Answers each line of its input with the figures of a few steps."""
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
@@ -129,26 +130,30 @@ def torch_step(contender, args, threads):
         return F.cross_entropy(logits.float().view(-1, vocabulary), targets.view(-1))
 
     run = torch.compile(loss_of) if "compile" in contender else loss_of
-    times = []
-    with attention_of(contender, args):
-        for _ in range(3 + args.steps):
-            start = time.perf_counter()
-            optimizer.zero_grad(set_to_none=True)
-            loss = run(tokens, targets)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            loss.item()  # ours reads the loss in each step, too
-            if cuda:
-                torch.cuda.synchronize()
-            times.append(time.perf_counter() - start)
-    answer = {"step_ms": statistics.median(times[3:]) * 1e3, "version": torch.__version__,
-              "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6}
-    if cuda:
-        answer |= {"peak_mb": torch.cuda.max_memory_allocated() / 1e6,
-                   "version": f"{torch.__version__} on {torch.cuda.get_device_name()}",
-                   "product_tflops": product_tflops()}
-    return answer
+
+    def step():
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        loss = run(tokens, targets)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        loss.item()  # ours reads the loss in each step, too
+        if cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    for _ in sys.stdin:
+        with attention_of(contender, args):
+            times = [step() for _ in range(3 + args.steps)]
+        answer = {"step_ms": statistics.median(times[3:]) * 1e3, "version": torch.__version__,
+                  "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6}
+        if cuda:
+            answer |= {"peak_mb": torch.cuda.max_memory_allocated() / 1e6,
+                       "version": f"{torch.__version__} on {torch.cuda.get_device_name()}",
+                       "product_tflops": product_tflops()}
+            torch.cuda.reset_peak_memory_stats()
+        print(json.dumps(answer), flush=True)
 
 
 def sizes_of(args):
@@ -169,24 +174,75 @@ def run_ours(dtype, args, threads):
                        f"{row['fp32_products']}, of bf16: {row['bf16_products']}"}
 
 
+class TorchChild:
+    """A process with one of PyTorch's contenders."""
+
+    def __init__(self, contender, args, threads):
+        self.name = contender
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *sizes_of(args), "--threads", threads,
+             "--torch-child", contender],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise subprocess.CalledProcessError(self.process.wait(), self.name)
+        return json.loads(line)
+
+    def close(self):
+        with contextlib.suppress(BrokenPipeError):  # it has failed
+            self.process.stdin.close()
+        self.process.wait()
+
+
 def run_torch(contender, args, threads):
-    answer = subprocess.run([sys.executable, __file__, *sizes_of(args), "--threads", threads,
-                             "--torch-child", contender],
-                            check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(answer.stdout.splitlines()[-1])
+    child = TorchChild(contender, args, threads)
+    child.ask()
+    answer = child.answer()
+    child.close()
+    return answer
 
 
-def measure(contenders, args, threads):
-    """The answers of each contender, one for each round; without contenders that failed."""
+def measure(contenders, args, threads, see):
+    """Calls see(answers), the answers of each contender, after each of them; contenders that failed
+    are left out. On a GPU a contender of PyTorch is compiled once, in a process that waits for its
+    turns: compiling takes longer than all steps."""
     answers = {name: [] for name in contenders}
+    children = {}
+
+    def take(name, run):
+        try:
+            return run()
+        except (subprocess.CalledProcessError, BrokenPipeError) as error:
+            print(f"    {name} failed and is left out: {error}", flush=True)
+            answers.pop(name, None)
+
+    if args.device == "cuda":
+        children = {name: TorchChild(name, args, threads) for name in contenders
+                    if name not in OURS}
+        for child in children.values():
+            take(child.name, child.ask)
+        for child in children.values():
+            take(child.name, child.answer)  # not counted: the others compile beside it
     for _ in range(args.rounds):
         for name in list(answers):
-            run = run_ours if name in OURS else run_torch
-            try:
-                answers[name].append(run(name, args, threads))
-            except subprocess.CalledProcessError as error:
-                print(f"    {name} failed and is left out: exit {error.returncode}")
-                del answers[name]
+            def run():
+                if name not in children:
+                    return (run_ours if name in OURS else run_torch)(name, args, threads)
+                children[name].ask()
+                return children[name].answer()
+
+            answer = take(name, run)
+            if answer:
+                answers[name].append(answer)
+                see({each: all for each, all in answers.items() if all})
+    for child in children.values():
+        child.close()
     if not answers:
         sys.exit(f"{sys.argv[0]}: every contender failed: see the messages above")
     return answers
@@ -232,7 +288,6 @@ def print_table(answers, args, threads):
         versions = {row["version"] for row in rows if row["by"] == whose}
         if versions:
             print(f"    {whose}: {'; '.join(sorted(versions))}")
-    return rows
 
 
 def main():
@@ -252,7 +307,7 @@ def main():
     args = parser.parse_args()
     require_torch()
     if args.torch_child:
-        return print(json.dumps(torch_step(args.torch_child, args, int(args.threads))))
+        return torch_child(args.torch_child, args, int(args.threads))
 
     contenders = args.contenders.split(",") if args.contenders else CONTENDERS[args.device]
     for name in contenders:
@@ -262,11 +317,14 @@ def main():
     let_libraries_choose()
     print(f"{args.model}, batch {args.batch} x {args.sequence}, AdamW, on {args.device}; "
           f"medians of {args.rounds} rounds of {args.steps} steps")
-    for threads in (args.threads or ("1,2" if args.device == "cpu" else "1")).split(","):
-        rows = print_table(measure(contenders, args, threads), args, threads)
+
+    def keep(answers):
         if args.json:
             with open(args.json, "w") as file:
-                json.dump(rows, file, indent=1)
+                json.dump(rows_of(answers, args), file, indent=1)
+
+    for threads in (args.threads or ("1,2" if args.device == "cpu" else "1")).split(","):
+        print_table(measure(contenders, args, threads, keep), args, threads)
 
 
 if __name__ == "__main__":

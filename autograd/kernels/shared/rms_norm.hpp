@@ -165,11 +165,12 @@ struct RmsNormBackward {
   }
 };
 
-// partials [lines, n] -> total [n]: the sum of the lines. A block takes 32 columns at a time. Its
-// threads stand in `down` rows of 32 and add every down-th line; a tree adds their sums.
+// partials [lines, n] -> total [n]: the sum of the lines. A block takes 8 columns at a time: a
+// sector of each line, and with more columns most of a GPU would have no block. Its threads stand
+// in `down` rows of 8 and add every down-th line; a tree adds their sums.
 template <class S>
 struct ColumnSums {
-  static constexpr int threads = 256, across = 32;
+  static constexpr int threads = 256, across = 8;
   const float* partials;
   S* total;
   std::int64_t lines, n;
