@@ -37,6 +37,19 @@ inline void free_pinned_memory(void* memory) noexcept {
   if (!device_is_stuck) static_cast<void>(cudaFreeHost(memory));
 }
 
+// A function of the driver as of CUDA version `since` (11040 is 11.4), looked up at run time: the
+// program is not linked with libcuda, which a machine without a GPU does not have.
+template <class Function>
+Function* driver_function(const char* name, unsigned since) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check_cuda(cudaGetDriverEntryPointByVersion(name, &function, since, cudaEnableDefault, &found),
+             fmt::format("looking up {} in the driver", name));
+  require(found == cudaDriverEntryPointSuccess && function,
+          "the NVIDIA driver has no {}: it is too old for CUDA 12", name);
+  return reinterpret_cast<Function*>(function);
+}
+
 // A stream on the calling thread's device. It does not synchronise with the default stream.
 class CudaStream {
  public:

@@ -60,6 +60,7 @@ struct BenchOptions {
   std::vector<std::uint64_t>
       bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
   std::vector<std::string> backends{"tcp", "shm", "threads"};
+  int queued = 0;  // calls on a GPU that queue up, timed by its events; 0: each is waited for
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
   double quantile = 0.5;      // the quantile of the samples that becomes the figure

@@ -58,6 +58,12 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
   const auto call = [&] { backend.run(block.call, input, output); };
   for (int i = 0; i < block.warmup; ++i) call();
   for (int sample = 0; sample < block.samples; ++sample) {
+    if (auto* const queue = dynamic_cast<collectives::cuda::DeviceBackend*>(&backend);
+        queue && block.queued) {
+      record.seconds.push_back(
+          seconds_of_queued_call(*queue, block.call, input, output, block.batch));
+      continue;
+    }
     const auto start = Clock::now();
     for (int i = 0; i < block.batch; ++i) call();
     record.seconds.push_back(seconds_since(start) / block.batch);
@@ -125,7 +131,7 @@ std::unique_ptr<Backend> connect(const std::string& name, const std::string& alg
     return collectives::cuda::make_cuda_ipc_backend(meeting, {.all_reduce = algorithm});
   if (const std::string& plugin = bench_backend_named(name).plugin; !plugin.empty())
     return collectives::load_plugin(plugin)(meeting);
-  if (name == "nccl") return collectives::make_nccl_backend(meeting);
+  if (name == "nccl") return collectives::make_nccl_backend(meeting, {.blocking = true});
   if (name == "gloo") return collectives::make_gloo_backend(meeting);
   return collectives::make_mpi_backend();
 }

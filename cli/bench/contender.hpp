@@ -21,7 +21,8 @@ struct Block {
   collectives::Call call;
   int warmup = 0;  // calls
   int samples = 0;
-  int batch = 1;  // calls in a sample
+  int batch = 1;        // calls in a sample
+  bool queued = false;  // they queue up on the device, whose events give the time
 };
 
 // The measurements of one rank over all its blocks.

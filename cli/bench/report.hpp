@@ -21,6 +21,7 @@ struct BenchRow {
   double busbw_gbps = 0;  // 10^9 bytes per second, like all bandwidths here
   double limit_gbps = 0;  // the busbw of the machine's limit; 0: there is no comparable limit
   std::int64_t wrong = 0;
+  int queued = 0;  // calls that queue up on a GPU (BenchOptions)
 };
 
 std::string bench_title(const BenchRow& row);  // "all_reduce of fp32 (sum), 4 ranks on 2 cores"

@@ -7,7 +7,7 @@
 
 #include "base/clock.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
-#include "collectives/execution/backend.hpp"
+#include "collectives/cuda/device_backend.hpp"
 
 namespace ringside::collectives {
 
@@ -36,9 +36,15 @@ std::unique_ptr<Backend> make_mpi_backend();
 // rendezvous. Throws Error if the library is missing or older than the header of the build.
 bool nccl_is_here();         // whether this build can use NCCL
 std::string nccl_version();  // of the library that is opened: "2.28.9"; "" in a build without NCCL
-std::unique_ptr<Backend> make_nccl_backend(ProcessGroup& meeting, int local_rank,
-                                           Seconds timeout = Seconds(120));
-std::unique_ptr<Backend> make_nccl_backend(const RankInfo& rank_info,
-                                           Seconds timeout = Seconds(120));
+struct NcclOptions {
+  Seconds timeout{120};
+  // A blocking communicator, as most programs have it: faster, but if a rank is lost while they
+  // connect, the others wait for ever.
+  bool blocking = false;
+};
+std::unique_ptr<cuda::DeviceBackend> make_nccl_backend(ProcessGroup& meeting, int local_rank,
+                                                       const NcclOptions& options = {});
+std::unique_ptr<cuda::DeviceBackend> make_nccl_backend(const RankInfo& rank_info,
+                                                       const NcclOptions& options = {});
 
 }  // namespace ringside::collectives

@@ -1,7 +1,8 @@
 // NCCL behind the Backend seam.
 //
 // NCCL is opened at run time and not linked (base/shared_library.hpp): a build needs only its
-// header. The communicator is non-blocking, so every wait is a loop of ours. The loop checks
+// header. The communicator is non-blocking, so every wait is a loop of ours, unless the caller asks
+// for NCCL's own speed: for a non-blocking one NCCL starts a thread with each call. The loop checks
 // whether NCCL has failed, whether the GPU is done, whether another thread interrupts, and the
 // deadline.
 #include <cstring>
@@ -28,7 +29,6 @@ namespace {
 
 using cuda::Device;
 using cuda::DeviceBuffer;
-using cuda::require_device_memory;
 
 std::string to_text(int version) {  // 22809 is 2.28.9
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
@@ -98,7 +98,7 @@ struct Introduction {
 };
 
 Introduction introduce(const Device& device, int rank) {
-  Introduction mine{.location = location_of_this_process(device.bus)};
+  Introduction mine{.location = location_of_this_process(device.place)};
   if (rank != 0) return mine;
   const ncclResult_t result = nccl().get_unique_id(&mine.id);
   require(result == ncclSuccess,
@@ -128,12 +128,12 @@ void check_no_shared_gpu(const std::vector<Introduction>& all) {
     }
 }
 
-class NcclBackend final : public Backend {
+class NcclBackend final : public cuda::DeviceBackend {
  public:
-  NcclBackend(ProcessGroup& meeting, int local_rank, Seconds timeout)
+  NcclBackend(ProcessGroup& meeting, int local_rank, const NcclOptions& options)
       : rank_(meeting.rank()),
         size_(meeting.size()),
-        timeout_(timeout),
+        timeout_(options.timeout),
         device_(cuda::choose_device(local_rank)) {
     nccl();  // throws if the library is missing, before any rank waits for this one
     const auto all = values_of_all_ranks(meeting, introduce(device_, rank_), "nccl");
@@ -141,10 +141,10 @@ class NcclBackend final : public Backend {
 
     stream_.emplace(fmt::format("making a stream for rank {}", rank_));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    config.blocking = options.blocking ? 1 : 0;
     try {
-      finish(nccl().comm_init_rank_config(&communicator_, size_, all[0].id, rank_, &config),
-             "connecting");
+      await(nccl().comm_init_rank_config(&communicator_, size_, all[0].id, rank_, &config),
+            [] { return "connecting"; });
       meeting.barrier();  // the meeting ends when all ranks are connected
     } catch (...) {
       close();
@@ -160,18 +160,16 @@ class NcclBackend final : public Backend {
   int size() const override { return size_; }
   std::string name() const override { return "nccl"; }
 
-  void run(const Call& call, const void* input, void* output) override {
-    failure_.throw_if_any();
-    const std::string what = describe(call);
-    try {
-      check_cuda(cudaSetDevice(device_.number), what);
-      finish(start(call, input, output), what);
-      await_stream(what);
-    } catch (const std::exception& error) {
-      close();  // ends kernels that wait for a peer; the peers see closed connections
-      throw failure_.keep(RankFailure(rank_, error.what()));
-    }
+  void enqueue(const Call& call, const void* input, void* output) override {
+    last_ = call;
+    or_close([&] { await(start(call, input, output), [&] { return describe(call); }); });
   }
+
+  void finish() override {
+    or_close([&] { await_stream(); });
+  }
+
+  void* stream() override { return *stream_; }
 
   void abort(const std::string& cause) noexcept override {
     failure_.keep(RankFailure(rank_, cause));
@@ -181,6 +179,18 @@ class NcclBackend final : public Backend {
   void interrupt(const std::string& cause) noexcept override { interruption_.set(Error(cause)); }
 
  private:
+  void or_close(const auto& body) {
+    failure_.throw_if_any();
+    try {
+      if (const auto result = cudaSetDevice(device_.number); result != cudaSuccess)
+        check_cuda(result, describe(last_));
+      body();
+    } catch (const std::exception& error) {
+      close();  // ends kernels that wait for a peer; the peers see closed connections
+      throw failure_.keep(RankFailure(rank_, error.what()));
+    }
+  }
+
   // The length of a rank's block. NCCL supports only blocks of equal length.
   std::size_t block_of(const Call& call) const {
     require(call.count % size_ == 0,
@@ -199,9 +209,9 @@ class NcclBackend final : public Backend {
     if (call.collective == Collective::barrier)
       return nccl().all_reduce(token(), token(), 1, ncclInt32, ncclSum, communicator_, *stream_);
     const bool writes = call.collective != Collective::reduce || rank_ == call.root;
-    if (call.count > 0 && writes) require_device_memory(output, describe(call));
+    if (call.count > 0 && writes) known_.require_device_memory(output, call);
     if (call.count > 0 && call.collective != Collective::broadcast)
-      require_device_memory(input, describe(call));
+      known_.require_device_memory(input, call);
     switch (call.collective) {
       case Collective::all_reduce:
         return nccl().all_reduce(input, output, call.count, type, op, communicator_, *stream_);
@@ -235,7 +245,7 @@ class NcclBackend final : public Backend {
   }
 
   // Waits until a call has been started on the GPU; until then its result is ncclInProgress.
-  void finish(ncclResult_t result, const std::string& what) {
+  void await(ncclResult_t result, const auto& what) {
     const Deadline deadline = Deadline::after(timeout_);
     for (int polls = 0; result == ncclInProgress; ++polls) {
       pause(polls, deadline, what);
@@ -243,40 +253,41 @@ class NcclBackend final : public Backend {
       result = nccl().comm_get_async_error(communicator_, &state);
       if (result == ncclSuccess) result = state;
     }
-    if (result != ncclSuccess) throw_error(result, what);
+    if (result != ncclSuccess) throw_error(result, what());
   }
 
-  void await_stream(const std::string& what) {
+  void await_stream() {
+    const auto what = [&] { return describe(last_); };
     const Deadline deadline = Deadline::after(timeout_);
     for (int polls = 0;; ++polls) {
       const cudaError_t done = cudaStreamQuery(*stream_);
       if (done == cudaSuccess) return;
-      if (done != cudaErrorNotReady) check_cuda(done, what);
+      if (done != cudaErrorNotReady) check_cuda(done, what());
       static_cast<void>(cudaGetLastError());  // "not ready" is no error
       ncclResult_t state = ncclSuccess;
       const ncclResult_t asked = nccl().comm_get_async_error(communicator_, &state);
-      if (asked != ncclSuccess) throw_error(asked, what);
-      if (state != ncclSuccess && state != ncclInProgress) throw_error(state, what);
+      if (asked != ncclSuccess) throw_error(asked, what());
+      if (state != ncclSuccess && state != ncclInProgress) throw_error(state, what());
       pause(polls, deadline, what);
     }
   }
 
   // Runs between two polls. It does not sleep at first, because a call may take only microseconds.
-  void pause(int polls, const Deadline& deadline, const std::string& what) {
+  void pause(int polls, const Deadline& deadline, const auto& what) {
     constexpr int polls_without_sleep = 2000;
     interruption_.throw_if_set();
     require(
         !deadline.expired(),
         "{}: NCCL {} on rank {} of {} did not finish within {} s; is a rank gone, or in another "
         "call?",
-        what, nccl_version(), rank_, size_, timeout_.count());
+        what(), nccl_version(), rank_, size_, timeout_.count());
     if (polls >= polls_without_sleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 
   [[noreturn]] void throw_error(ncclResult_t result, const std::string& what) {
     const char* const last = nccl().get_last_error(communicator_);
     fail("{}: NCCL {} on rank {} of {}, GPU {}: {}{}{}; NCCL_DEBUG=WARN prints details", what,
-         nccl_version(), rank_, size_, device_.bus, nccl().get_error_string(result),
+         nccl_version(), rank_, size_, device_.place, nccl().get_error_string(result),
          last && *last ? ": " : "", last ? last : "");
   }
 
@@ -284,7 +295,7 @@ class NcclBackend final : public Backend {
   // ended.
   void leave() noexcept {
     try {
-      finish(nccl().comm_finalize(communicator_), "leaving");
+      await(nccl().comm_finalize(communicator_), [] { return "leaving"; });
       static_cast<void>(nccl().comm_destroy(communicator_));
       communicator_ = nullptr;
     } catch (const std::exception&) {
@@ -305,6 +316,8 @@ class NcclBackend final : public Backend {
   ncclComm_t communicator_ = nullptr;
   std::optional<CudaStream> stream_;
   std::optional<DeviceBuffer> token_;
+  cuda::KnownBuffers known_;
+  Call last_;
   FirstFailure failure_;
   Interruption<Error> interruption_;
 };
@@ -319,16 +332,18 @@ std::string nccl_version() {
   return to_text(nccl().version);
 }
 
-std::unique_ptr<Backend> make_nccl_backend(ProcessGroup& meeting, int local_rank, Seconds timeout) {
-  return std::make_unique<NcclBackend>(meeting, local_rank, timeout);
+std::unique_ptr<cuda::DeviceBackend> make_nccl_backend(ProcessGroup& meeting, int local_rank,
+                                                       const NcclOptions& options) {
+  return std::make_unique<NcclBackend>(meeting, local_rank, options);
 }
 
-std::unique_ptr<Backend> make_nccl_backend(const RankInfo& rank_info, Seconds timeout) {
+std::unique_ptr<cuda::DeviceBackend> make_nccl_backend(const RankInfo& rank_info,
+                                                       const NcclOptions& options) {
   // Throw because of a missing GPU or library before waiting for other ranks.
   cuda::choose_device(rank_info.local_rank);
   nccl();
   ProcessGroup meeting = ProcessGroup::over("tcp", rank_info);
-  return make_nccl_backend(meeting, rank_info.local_rank, timeout);
+  return make_nccl_backend(meeting, rank_info.local_rank, options);
 }
 
 }  // namespace ringside::collectives

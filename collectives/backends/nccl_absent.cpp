@@ -16,10 +16,10 @@ bool nccl_is_here() {
 std::string nccl_version() {
   return "";
 }
-std::unique_ptr<Backend> make_nccl_backend(ProcessGroup&, int, Seconds) {
+std::unique_ptr<cuda::DeviceBackend> make_nccl_backend(ProcessGroup&, int, const NcclOptions&) {
   fail("{}", missing);
 }
-std::unique_ptr<Backend> make_nccl_backend(const RankInfo&, Seconds) {
+std::unique_ptr<cuda::DeviceBackend> make_nccl_backend(const RankInfo&, const NcclOptions&) {
   fail("{}", missing);
 }
 

@@ -9,7 +9,7 @@ namespace ringside::collectives {
 // The bytes are sent as they are.
 struct RankLocation {
   char host[64] = {};      // its name, for messages: cloned hosts have the same
-  char gpu[32] = {};       // PCI bus id, which GPUs of two hosts may share
+  char gpu[32] = {};       // PCI bus id and UUID (Device::place); cloned hosts have the same
   std::uint64_t boot = 0;  // hash of the host's boot id, which no other host has
   // Equal for processes that know each other's IDs, and reach each other through /proc/ID: those of
   // one host and one namespace of process IDs. A container has its own.

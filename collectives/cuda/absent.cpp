@@ -28,6 +28,10 @@ Device choose_device(int) {
   fail_without_cuda();
 }
 
+double seconds_of_queued_call(DeviceBackend&, const Call&, const void*, void*, int) {
+  fail_without_cuda();
+}
+
 DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
   fail_without_cuda();
 }
@@ -39,13 +43,13 @@ class OneGpuWorld {};
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int, Seconds, bool) {
   fail_without_cuda();
 }
-std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld>, int) {
+std::unique_ptr<DeviceBackend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld>, int) {
   fail_without_cuda();
 }
-std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup&, int, const CudaIpcOptions&) {
+std::unique_ptr<DeviceBackend> make_cuda_ipc_backend(ProcessGroup&, int, const CudaIpcOptions&) {
   fail_without_cuda();
 }
-std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo&, const CudaIpcOptions&) {
+std::unique_ptr<DeviceBackend> make_cuda_ipc_backend(const RankInfo&, const CudaIpcOptions&) {
   fail_without_cuda();
 }
 

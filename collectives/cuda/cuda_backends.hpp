@@ -3,8 +3,9 @@
 //
 // A ProcessGroup over one of these backends is for device memory: its calls on untyped memory take
 // device pointers, and a call returns when its result is complete. The inputs must be complete
-// before the call, because each backend works on its own stream. Host memory throws Error. Unless
-// noted, types are fp32, fp16 and bf16, and operations are sum and avg.
+// before the call, because each backend works on its own stream; without a group, calls can queue
+// up on that stream (device_backend.hpp). Host memory throws Error. Unless noted, types are fp32,
+// fp16 and bf16, and operations are sum and avg.
 //
 // If the build or the machine lacks something, making a backend throws Error with the sentence of
 // what_is_missing() (device.hpp).
@@ -17,7 +18,7 @@
 
 #include "base/clock.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
-#include "collectives/execution/backend.hpp"
+#include "collectives/cuda/device_backend.hpp"
 
 namespace ringside::collectives {
 class ProcessGroup;
@@ -34,7 +35,7 @@ namespace ringside::collectives::cuda {
 class OneGpuWorld;
 std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout = Seconds(120),
                                                 bool bare = false);
-std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank);
+std::unique_ptr<DeviceBackend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank);
 
 // Ranks that are processes of one host, over CUDA IPC: 1 to 8. all_reduce, reduce_scatter,
 // all_gather, broadcast, barrier. Data pass through the ranks' arenas, which all ranks map.
@@ -45,7 +46,9 @@ std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world
 //
 // If ranks share a GPU, it may run their processes in turn, and a kernel would spin on one that
 // cannot start. Then no kernel waits: a call is copies and a kernel that adds, ordered by events
-// (ipc/copies.cpp). name() tells which of the two it is, and why.
+// (ipc/copies.cpp). So it is if earlier groups of the process have taken all multiprocessors:
+// kernels of two groups that wait for each other's could not all run. name() tells which of the two
+// it is, and why.
 //
 // In both, the hosts exchange a message for each call. So calls are compared, waits have deadlines,
 // and a lost rank is named. The messages go over a group of its own: a split of `meeting`, a
@@ -55,10 +58,10 @@ struct CudaIpcOptions {
   std::size_t area_bytes = 32 << 20;  // of each half of an arena, the same on all ranks
   std::string all_reduce = "auto";    // or ring, two_shot, one_shot; kernels only
 };
-std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup& meeting, int local_rank,
-                                               const CudaIpcOptions& options);
-std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo& rank_info,
-                                               const CudaIpcOptions& options);
+std::unique_ptr<DeviceBackend> make_cuda_ipc_backend(ProcessGroup& meeting, int local_rank,
+                                                     const CudaIpcOptions& options);
+std::unique_ptr<DeviceBackend> make_cuda_ipc_backend(const RankInfo& rank_info,
+                                                     const CudaIpcOptions& options);
 
 // The defaults, with the algorithm that RINGSIDE_ALGORITHM forces.
 CudaIpcOptions cuda_ipc_options_from_environment();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/cuda.hpp"
+#include "collectives/cuda/device_backend.hpp"
 
 namespace ringside::collectives::cuda {
 
@@ -47,6 +48,16 @@ bool is_device_memory(const void* pointer) {
   return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
 }
 
+// cudaDeviceProp.uuid need not be that of a MIG instance. From version 11.4 on, this function
+// promises it. A CUdevice is the device's number.
+static std::string first_digits_of_uuid(int device) {
+  unsigned char uuid[16] = {};
+  const auto get_uuid = driver_function<int(unsigned char*, int)>("cuDeviceGetUuid", 11040);
+  const int result = get_uuid(uuid, device);
+  require(result == 0, "cuDeviceGetUuid failed with driver error {}", result);
+  return fmt::format("{:02x}{:02x}{:02x}{:02x}", uuid[0], uuid[1], uuid[2], uuid[3]);
+}
+
 Device choose_device(int local_rank) {
   if (const auto missing = what_is_missing()) fail("{}", *missing);
   require(local_rank >= 0, "a local rank is 0 or more, not {}", local_rank);
@@ -61,7 +72,7 @@ Device choose_device(int local_rank) {
   device.name = properties.name;
   char bus[32] = {};
   check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device.number), "reading a GPU's PCI bus id");
-  device.bus = bus;
+  device.place = fmt::format("{}, UUID {}", bus, first_digits_of_uuid(device.number));
   return device;
 }
 
@@ -89,6 +100,22 @@ void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {
           bytes);
   check_cuda(cudaMemcpy(host, data_, bytes, cudaMemcpyDeviceToHost),
              fmt::format("copying {} bytes from the GPU", bytes));
+}
+
+double seconds_of_queued_call(DeviceBackend& backend, const Call& call, const void* input,
+                              void* output, int calls) {
+  const CudaEvent begin(cudaEventDefault, "making an event"),
+      end(cudaEventDefault, "making an event");
+  const auto stream = static_cast<cudaStream_t>(backend.stream());
+  backend.enqueue(call, input, output);  // the ranks begin together
+  check_cuda(cudaEventRecord(begin, stream), "recording an event");
+  for (int i = 0; i < calls; ++i) backend.enqueue(call, input, output);
+  check_cuda(cudaEventRecord(end, stream), "recording an event");
+  backend.finish();
+  check_cuda(cudaEventSynchronize(end), "waiting for an event");
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, begin, end), "reading the time of two events");
+  return milliseconds * 1e-3 / calls;
 }
 
 }  // namespace ringside::collectives::cuda

@@ -25,7 +25,9 @@ bool is_device_memory(const void* pointer);
 struct Device {
   int number = 0;
   std::string name;  // "NVIDIA H200"
-  std::string bus;   // PCI bus id, "0000:1b:00.0": the same for ranks that share a GPU
+  // "0000:1b:00.0, UUID 5f3c2a10", the PCI bus id and the first digits that `nvidia-smi -L` shows:
+  // the same for ranks that share a GPU. Two MIG instances differ in the UUID alone.
+  std::string place;
 };
 
 // Makes GPU number `local_rank` modulo device_count() current for this thread and returns what it
@@ -39,6 +41,8 @@ class DeviceBuffer {
  public:
   explicit DeviceBuffer(std::size_t bytes);
   ~DeviceBuffer();
+  // Keeps the memory until the process ends: another process may have it open.
+  void leak() { data_ = nullptr; }
   DeviceBuffer(DeviceBuffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
     other.data_ = nullptr;
   }

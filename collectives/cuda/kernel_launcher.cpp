@@ -30,6 +30,21 @@ bool is_done(cudaStream_t stream, const Call& call) {
 
 }  // namespace
 
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void await_end(cudaStream_t stream) noexcept {
+  for (const Deadline grace = Deadline::after(Seconds(5)); !grace.expired();) {
+    if (cudaStreamQuery(stream) != cudaErrorNotReady) return;
+    static_cast<void>(cudaGetLastError());
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  device_is_stuck = true;
+}
+
 void await_stream(cudaStream_t stream, const Call& call, const std::string& whose, Seconds timeout,
                   const std::function<void()>& look) {
   constexpr int polls_without_sleep = 2000;
@@ -95,7 +110,8 @@ template <Element T>
 Task<T> KernelLauncher::task_for(const Call& call, Kernel kernel) {
   Task<T> task;
   task.kernel = kernel;
-  if (kernel == Kernel::one_shot && one_shots_ == std::numeric_limits<one_sided::Number>::max())
+  if (kernel == Kernel::one_shot &&
+      (one_shots_ == std::numeric_limits<one_sided::Number>::max() || is_capturing(stream_)))
     task.kernel = Kernel::two_shot;
   if (task.kernel == Kernel::one_shot) task.number = ++one_shots_;
   task.size = size_;
@@ -145,12 +161,7 @@ void KernelLauncher::stop(std::span<one_sided::Flag* const> flags) noexcept {
   for (one_sided::Flag* const flag : flags)
     static_cast<void>(cudaMemcpyAsync(&flag->value, &words_[0].stop.value, sizeof flag->value,
                                       cudaMemcpyHostToDevice, stop_stream_));
-  for (const Deadline grace = Deadline::after(Seconds(5)); !grace.expired();) {
-    if (cudaStreamQuery(stream_) != cudaErrorNotReady) return;
-    static_cast<void>(cudaGetLastError());
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-  device_is_stuck = true;
+  await_end(stream_);
 }
 
 std::string KernelLauncher::whose() const {

@@ -15,6 +15,13 @@
 
 namespace ringside::collectives::cuda {
 
+// Whether what is put into `stream` goes into a CUDA graph.
+bool is_capturing(cudaStream_t stream);
+
+// Waits a little for work that was told to stop, or that no peer holds up. If it does not end, the
+// device is stuck.
+void await_end(cudaStream_t stream) noexcept;
+
 // Polls until `stream` is done. Throws Error when a kernel or copy has failed, or after `timeout`:
 // "<call>: <whose> GPU did not finish within 120 s". Calls look() meanwhile, which may throw.
 void await_stream(cudaStream_t stream, const Call& call, const std::string& whose, Seconds timeout,
@@ -45,8 +52,8 @@ class KernelLauncher {
   int most_blocks() const { return most_blocks_; }
   void set_most_blocks(int blocks) { most_blocks_ = blocks; }
 
-  // All of a task but memory. Counts the calls of one_shot; when their numbers are used up, a
-  // one_shot becomes a two_shot.
+  // All of a task but memory. Counts the calls of one_shot. When their numbers are used up, a
+  // one_shot becomes a two_shot; and in a CUDA graph, which would use a number again and again.
   template <Element T>
   Task<T> task_for(const Call& call, Kernel kernel);
 

@@ -132,10 +132,13 @@ __global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     sum(const __grid_constant__ Addends<T> addends, T* output, std::uint64_t count, float scale) {
   const bool packs =
       one_sided::all_on_16_bytes(addends.input, addends.count) && one_sided::on_16_bytes(output);
-  one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
-    DeviceSide::store(output + i, one_sided::sum_of<DeviceSide>(addends.input, addends.count,
-                                                                addends.first, i, width, scale));
-  });
+  one_sided::transform<one_sided::sums_under_way<T>, T>(
+      this_grid(), {0, count}, packs,
+      [&](const auto& width, std::size_t i) {
+        return one_sided::sum_of<DeviceSide>(addends.input, addends.count, addends.first, i, width,
+                                             scale);
+      },
+      [&](std::size_t i, const auto& sum) { DeviceSide::store(output + i, sum); });
 }
 
 template <Element T>
@@ -143,10 +146,14 @@ __global__ void __launch_bounds__(threads_per_block, blocks_per_processor)
     limit(const __grid_constant__ Buffers<T> buffers, int ranks, std::uint64_t count) {
   const bool packs = one_sided::all_on_16_bytes(buffers.input, ranks) &&
                      one_sided::all_on_16_bytes<T>(buffers.output, ranks);
-  one_sided::for_each<T>(this_grid(), {0, count}, packs, [&](const auto& width, std::size_t i) {
-    const auto result = one_sided::sum_of<DeviceSide>(buffers.input, ranks, 0, i, width, 1.0f);
-    for (int r = 0; r < ranks; ++r) DeviceSide::store(buffers.output[r] + i, result);
-  });
+  one_sided::transform<one_sided::sums_under_way<T>, T>(
+      this_grid(), {0, count}, packs,
+      [&](const auto& width, std::size_t i) {
+        return one_sided::sum_of<DeviceSide>(buffers.input, ranks, 0, i, width, 1.0f);
+      },
+      [&](std::size_t i, const auto& sum) {
+        for (int r = 0; r < ranks; ++r) DeviceSide::store(buffers.output[r] + i, sum);
+      });
 }
 
 // Lowers `least` to the number of blocks of any kernel on a multiprocessor.

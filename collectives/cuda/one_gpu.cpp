@@ -1,9 +1,10 @@
 // Ranks that are threads and share a GPU. Each thread posts its call; the last to arrive launches
-// one kernel for all ranks, and all return when it is done.
+// one kernel for all ranks, on a stream that they share. Then all return, or wait for the stream.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -39,23 +40,42 @@ class OneGpuWorld {
   }
 
   int size() const { return size_; }
+  cudaStream_t stream() const { return launcher_.stream(); }
 
-  // Returns when the call is done on all ranks.
-  void run(int rank, const Call& call, const void* input, void* output) {
+  // Returns when all ranks have posted the call and it is on the stream.
+  void enqueue(int rank, const Call& call, const void* input, void* output) {
     std::unique_lock lock(mutex_);
     failure_.throw_if_any();
     posts_[rank] = {true, call, input, output};
     const std::uint64_t round = round_;
     const auto is_over = [&] { return round_ != round || (failure_ && !at_work_); };
     if (++arrived_ == size_) {
-      finish_round(rank, lock);
+      launch_round(rank, lock);
     } else {
-      // This deadline is for the ranks to arrive. The last of them has one for the GPU.
+      lock.unlock();
+      spin(round);
+      lock.lock();
       if (!changed_.wait_for(lock, timeout_, [&] { return is_over() || arrived_ == size_; }))
         fail_all(missing_ranks(call));
       changed_.wait(lock, is_over);
     }
     if (round_ == round) failure_.throw_if_any();
+  }
+
+  // Returns when the stream is done; `last` is the latest call on it.
+  void finish(int rank, const Call& last) {
+    try {
+      check_cuda(cudaSetDevice(device_.number), "selecting the GPU");
+      const bool done = launcher_.finish(last, [this] {
+        if (failed_.load(std::memory_order_acquire)) fail("another rank has failed");
+      });
+      require(done, "{}: the kernel was told to stop", describe(last));
+    } catch (const std::exception& error) {
+      launcher_.stop();
+      const std::lock_guard lock(mutex_);
+      fail_all(RankFailure(rank, error.what()));
+      failure_.throw_if_any();
+    }
   }
 
   void abort(int rank, const std::string& cause) noexcept {
@@ -78,15 +98,22 @@ class OneGpuWorld {
     changed_.notify_all();
   }
 
-  // While this rank works with the GPU it does not hold the mutex: others may abort. The posts do
-  // not change meanwhile, because all ranks have posted.
-  void finish_round(int rank, std::unique_lock<std::mutex>& lock) {
+  // To sleep and be woken takes longer than a small call.
+  void spin(std::uint64_t round) const {
+    constexpr int polls_without_sleep = 2000;
+    for (int polls = 0; polls < polls_without_sleep && round_ == round && !failed_; ++polls)
+      std::this_thread::yield();
+  }
+
+  // While this rank launches it does not hold the mutex: others may abort. The posts do not change
+  // meanwhile, because all ranks have posted.
+  void launch_round(int rank, std::unique_lock<std::mutex>& lock) {
     std::optional<std::string> error;
     at_work_ = true;
     lock.unlock();
     try {
       for (int r = 1; r < size_; ++r) check_call(round_ + 1, posts_[0].call, posts_[r].call, 0, r);
-      carry_out(posts_[0].call);
+      launch(posts_[0].call);
     } catch (const std::exception& failure) {
       error = failure.what();
       launcher_.stop();
@@ -111,7 +138,7 @@ class OneGpuWorld {
             describe(call), size_, timeout_.count(), fmt::join(missing, ", ")));
   }
 
-  void carry_out(const Call& call) {
+  void launch(const Call& call) {
     // The last thread to arrive may have selected another device.
     check_cuda(cudaSetDevice(device_.number), "selecting the GPU");
     if (call.collective == Collective::barrier) return;
@@ -121,11 +148,11 @@ class OneGpuWorld {
     if (call.count == 0) return;
     for (int r = 0; r < size_; ++r)
       known_.require_device_buffers(call, r, size_, posts_[r].input, posts_[r].output);
-    with_element_of(call, [&]<class T>(T) { carry_out_as<T>(call, kernel); });
+    with_element_of(call, [&]<class T>(T) { launch_as<T>(call, kernel); });
   }
 
   template <Element T>
-  void carry_out_as(const Call& call, Kernel kernel) {
+  void launch_as(const Call& call, Kernel kernel) {
     Task<T> task = launcher_.task_for<T>(call, kernel);
     for (int r = 0; r < size_; ++r) {
       const Post& post = posts_[r];
@@ -140,10 +167,6 @@ class OneGpuWorld {
                  "launching the bare kernel");
     else
       launcher_.launch(call, task);
-    const bool done = launcher_.finish(call, [this] {
-      if (failed_.load(std::memory_order_acquire)) fail("another rank has failed");
-    });
-    require(done, "{}: the kernel was told to stop", describe(call));
   }
 
   const int size_;
@@ -158,30 +181,34 @@ class OneGpuWorld {
   std::condition_variable changed_;
   std::vector<Post> posts_;
   int arrived_ = 0;
-  std::uint64_t round_ = 0;
-  bool at_work_ = false;  // the last rank to arrive carries out the call
+  std::atomic<std::uint64_t> round_ = 0;  // ranks that spin read it without the mutex
+  bool at_work_ = false;                  // the last rank to arrive launches
   FirstFailure failure_;
-  std::atomic<bool> failed_ = false;  // whether there is one, for the rank that waits for the GPU
+  std::atomic<bool> failed_ = false;  // whether there is one, for ranks without the mutex
 };
 
 namespace {
 
-class OneGpuBackend final : public Backend {
+class OneGpuBackend final : public DeviceBackend {
  public:
   OneGpuBackend(std::shared_ptr<OneGpuWorld> world, int rank)
       : world_(std::move(world)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return world_->size(); }
   std::string name() const override { return "cuda_kernels"; }
-  void run(const Call& call, const void* input, void* output) override {
-    world_->run(rank_, call, input, output);
+  void enqueue(const Call& call, const void* input, void* output) override {
+    world_->enqueue(rank_, call, input, output);
+    last_ = call;
   }
+  void finish() override { world_->finish(rank_, last_); }
+  void* stream() override { return world_->stream(); }
   void abort(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
   void interrupt(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
 
  private:
   std::shared_ptr<OneGpuWorld> world_;
   int rank_;
+  Call last_;
 };
 
 }  // namespace
@@ -192,7 +219,7 @@ std::shared_ptr<OneGpuWorld> make_one_gpu_world(int size, Seconds timeout, bool 
   return std::make_shared<OneGpuWorld>(size, timeout, bare);
 }
 
-std::unique_ptr<Backend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank) {
+std::unique_ptr<DeviceBackend> make_one_gpu_backend(std::shared_ptr<OneGpuWorld> world, int rank) {
   require(rank >= 0 && rank < world->size(), "the rank must be one of 0 to {}, not {}",
           world->size() - 1, rank);
   return std::make_unique<OneGpuBackend>(std::move(world), rank);

@@ -37,7 +37,6 @@ class KnownBuffers {
       require_device_memory(output, call);
   }
 
- private:
   void require_device_memory(const void* pointer, const Call& call) {
     const void*& place =
         known_[mix_bits(reinterpret_cast<std::uintptr_t>(pointer)) % known_.size()];
@@ -46,6 +45,7 @@ class KnownBuffers {
     place = pointer;
   }
 
+ private:
   std::array<const void*, 64> known_{};
 };
 

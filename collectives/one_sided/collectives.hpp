@@ -52,12 +52,15 @@ constexpr bool two_shot_all_reduce(const Team& team, const BlockContext& context
   const bool packs =
       all_on_16_bytes(buffers.input, size) && all_on_16_bytes<T>(buffers.output, size);
   if (!barrier<Memory>(team, context, first)) return false;
-  for_each<T>(team, stripe<T>(range, context.rank, size), packs,
-              [&](const auto& width, std::size_t i) {
-                const auto sum = sum_of<Memory>(buffers.input, size, next, i, width, scale);
-                for (int s = 0, r = next; s < size; ++s, r = after(r, size))
-                  Memory::store(buffers.output[r] + i, sum);
-              });
+  transform<sums_under_way<T>, T>(
+      team, stripe<T>(range, context.rank, size), packs,
+      [&](const auto& width, std::size_t i) {
+        return sum_of<Memory>(buffers.input, size, next, i, width, scale);
+      },
+      [&](std::size_t i, const auto& sum) {
+        for (int s = 0, r = next; s < size; ++s, r = after(r, size))
+          Memory::store(buffers.output[r] + i, sum);
+      });
   if (!barrier<Memory>(team, context, first + 1)) return false;
   finish_at(team, context, first + 1);
   return true;
@@ -73,9 +76,12 @@ constexpr bool reduce_scatter(const Team& team, const BlockContext& context, con
   const bool packs =
       all_on_16_bytes(inputs, size) && on_16_bytes(into) && mine.begin % Pack<T>::size == 0;
   if (!barrier<Memory>(team, context, first)) return false;
-  for_each<T>(team, mine, packs, [&](const auto& width, std::size_t i) {
-    Memory::store(into + (i - mine.begin), sum_of<Memory>(inputs, size, next, i, width, scale));
-  });
+  transform<sums_under_way<T>, T>(
+      team, mine, packs,
+      [&](const auto& width, std::size_t i) {
+        return sum_of<Memory>(inputs, size, next, i, width, scale);
+      },
+      [&](std::size_t i, const auto& sum) { Memory::store(into + (i - mine.begin), sum); });
   // After this barrier inputs may be overwritten.
   if (!barrier<Memory>(team, context, first + 1)) return false;
   finish_at(team, context, first + 1);

@@ -43,6 +43,14 @@ constexpr Range stripe(Range whole, int part, int parts) {
           end > whole.end ? whole.end : end};
 }
 
+// The part of `range` that can be moved in packs; if `packs` is false, its empty end.
+template <Element T>
+constexpr Range whole_packs(Range range, bool packs) {
+  constexpr std::size_t pack = Pack<T>::size;
+  const std::size_t first = (range.begin + pack - 1) / pack * pack, last = range.end / pack * pack;
+  return packs && first < last ? Range{first, last} : Range{range.end, range.end};
+}
+
 // Calls body(Pack<T>{}, i) for each whole pack in `range`, i being its first element, and body(T{},
 // i) for the elements before and after. The calls are divided among the team. The first argument
 // only gives the width. If `packs` is false (a buffer is not aligned to 16 bytes), every call has
@@ -50,14 +58,44 @@ constexpr Range stripe(Range whole, int part, int parts) {
 template <Element T, class Team, class Body>
 constexpr void for_each(const Team& team, Range range, bool packs, Body body) {
   constexpr std::size_t pack = Pack<T>::size;
-  std::size_t first = (range.begin + pack - 1) / pack * pack, last = range.end / pack * pack;
-  if (!packs || first >= last) first = last = range.end;
+  const auto [first, last] = whole_packs<T>(range, packs);
   const auto index = static_cast<std::size_t>(team.index()),
              count = static_cast<std::size_t>(team.count());
   for (std::size_t i = range.begin + index; i < first; i += count) body(T{}, i);
   for (std::size_t i = first + index * pack; i < last; i += count * pack) body(Pack<T>{}, i);
   for (std::size_t i = last + index; i < range.end; i += count) body(T{}, i);
 }
+
+// Pack i and `more` packs after it, `step` elements apart: all values before the first store. By
+// recursion, so that a GPU keeps the values in registers.
+template <int more, Element T, class Value, class Store>
+constexpr void transform_packs(std::size_t i, std::size_t step, Value& value, Store& store) {
+  const Pack<T> first = value(Pack<T>{}, i);
+  if constexpr (more > 0) transform_packs<more - 1, T>(i + step, step, value, store);
+  store(i, first);
+}
+
+// The same with store(i, value(width, i)) as the body, and `under_way` packs at a time: their loads
+// begin before the first of them is stored, so that a thread waits for memory once for all of them.
+template <int under_way, Element T, class Team, class Value, class Store>
+constexpr void transform(const Team& team, Range range, bool packs, Value value, Store store) {
+  constexpr std::size_t pack = Pack<T>::size;
+  const auto [first, last] = whole_packs<T>(range, packs);
+  const auto index = static_cast<std::size_t>(team.index()),
+             count = static_cast<std::size_t>(team.count()), step = count * pack;
+  std::size_t i = first + index * pack;
+  for (; under_way > 1 && i + (under_way - 1) * step < last; i += under_way * step)
+    transform_packs<under_way - 1, T>(i, step, value, store);
+  for (; i < last; i += step) store(i, value(Pack<T>{}, i));
+  for (i = range.begin + index; i < first; i += count) store(i, value(T{}, i));
+  for (i = last + index; i < range.end; i += count) store(i, value(T{}, i));
+}
+
+// Of a copy, and of a sum, which loads a pack from each rank. Two sums of 16-bit elements would
+// need more registers than a thread of a GPU has.
+inline constexpr int copies_under_way = 8;
+template <Element T>
+inline constexpr int sums_under_way = sizeof(T) == 4 ? 2 : 1;
 
 // Chunk number `chunk` of `count` elements, as reduce_scatter and all_gather promise it to their
 // callers: if the chunks do not divide evenly, the first have one more element.
@@ -76,10 +114,10 @@ constexpr bool on_16_bytes(const T* address) {
 template <class Memory, Element T, class Team>
 constexpr void copy(const Team& team, T* into, const T* from, std::size_t count) {
   if (into == from) return;
-  for_each<T>(team, {0, count}, on_16_bytes(into) && on_16_bytes(from),
-              [&](const auto& width, std::size_t i) {
-                Memory::store(into + i, Memory::load(from + i, width));
-              });
+  transform<copies_under_way, T>(
+      team, {0, count}, on_16_bytes(into) && on_16_bytes(from),
+      [&](const auto& width, std::size_t i) { return Memory::load(from + i, width); },
+      [&](std::size_t i, const auto& value) { Memory::store(into + i, value); });
 }
 
 // A sum is computed in fp32, from rank 0 to the last. The order is the same on all ranks, so the

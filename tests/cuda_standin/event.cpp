@@ -85,6 +85,10 @@ cudaError_t Event::milliseconds_since(const Event& earlier, float& milliseconds)
 }
 
 void Event::record(Stream& stream) {
+  const auto capture = stream.capture();
+  captured_ = capture;
+  recorded_on_ = &stream;
+  if (capture) return;
   const std::uint64_t record = ++counts_->recorded;
   stream.add([self = shared_from_this(), record] {
     before(&self->tokens_[record % sizeof self->tokens_]);
@@ -95,6 +99,11 @@ void Event::record(Stream& stream) {
 }
 
 void Event::hold_back(Stream& stream) {
+  if (const auto capture = captured_.lock()) {
+    capture->unjoined.erase(recorded_on_);
+    if (!stream.capture()) stream.join(capture);
+    return;
+  }
   const std::uint64_t record = counts_->recorded;
   if (record == 0) return;
   stream.add([self = shared_from_this(), record] { self->wait_for(record); });

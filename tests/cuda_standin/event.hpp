@@ -31,6 +31,7 @@ class Event : public std::enable_shared_from_this<Event> {
   void wait() const;
   // From the latest record of `earlier` to that of this event, which must both be done.
   cudaError_t milliseconds_since(const Event& earlier, float& milliseconds) const;
+  bool captured() const { return !captured_.expired(); }  // its latest record is in a graph
   void destroy();
 
  private:
@@ -45,6 +46,8 @@ class Event : public std::enable_shared_from_this<Event> {
   Counts* counts_ = &own_;
   int file_ = -1;  // of an interprocess event that this process has made
   bool opened_ = false, timing_ = false;
+  std::weak_ptr<Capture> captured_;
+  const Stream* recorded_on_ = nullptr;
   std::atomic<std::int64_t> nanoseconds_ = 0;  // when the latest record was done
   char tokens_[64] = {};                       // [record % 64], for edges.hpp
 };

@@ -41,6 +41,31 @@ bool is_cooperative(const cudaLaunchConfig_t& config) {
 
 std::atomic<int> held_blocks = 0;
 
+// The room of each device for cooperative launches, in threads.
+std::atomic<int> taken[most_devices] = {};
+
+class Room {
+ public:
+  Room(int device, int threads) : taken_(taken[device]), threads_(threads) {
+    constexpr int all = multiprocessors * threads_of_multiprocessor;
+    for (int now = taken_;;)
+      if (now + threads_ > all) {
+        taken_.wait(now);
+        now = taken_;
+      } else if (taken_.compare_exchange_weak(now, now + threads_)) {
+        return;
+      }
+  }
+  ~Room() {
+    taken_ -= threads_;
+    taken_.notify_all();
+  }
+
+ private:
+  std::atomic<int>& taken_;
+  const int threads_;
+};
+
 void run_blocks(dim3 grid, bool together, const BlockBody& body) {
   const auto begin = [&body, grid](dim3 block) {
     const bool last = block.x + 1 == grid.x && block.y + 1 == grid.y && block.z + 1 == grid.z;
@@ -84,9 +109,13 @@ cudaError_t launch_blocks(const cudaLaunchConfig_t& config, const void* kernel, 
     return report(cudaErrorInvalidConfiguration);
   if (config.dynamicSmemBytes > most_dynamic_shared(kernel)) return report(cudaErrorInvalidValue);
   const bool together = is_cooperative(config);
-  if (together && blocks > multiprocessors * (2048 / threads))
+  if (together && blocks > multiprocessors * (threads_of_multiprocessor / threads))
     return report(cudaErrorCooperativeLaunchTooLarge);
-  stream->add([grid, together, body = std::move(body)] { run_blocks(grid, together, body); });
+  const int room = together ? static_cast<int>(blocks * threads) : 0, device = stream->device();
+  stream->add([grid, together, room, device, body = std::move(body)] {
+    const Room its(device, room);
+    run_blocks(grid, together, body);
+  });
   return cudaSuccess;
 }
 
@@ -107,7 +136,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads,
                                                           size_t) {
   if (const auto error = enter()) return error;
-  *blocks = 2048 / threads;
+  *blocks = threads_of_multiprocessor / threads;
   return cudaSuccess;
 }
 

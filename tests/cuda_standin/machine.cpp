@@ -39,6 +39,7 @@ Machine::Machine()
     : devices(static_cast<int>(number("RINGSIDE_STANDIN_DEVICES", 1))),
       seed(number("RINGSIDE_STANDIN_SEED", 1)),
       failing(number("RINGSIDE_STANDIN_FAIL", 0)) {
+  mig = number("RINGSIDE_STANDIN_MIG", 0) != 0;
   const char* const without = std::getenv("RINGSIDE_STANDIN_WITHOUT");
   ipc = !without || std::string(without) != "ipc";
   peers = !without || std::string(without) != "peers";

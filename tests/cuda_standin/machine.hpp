@@ -13,7 +13,9 @@
 namespace ringside::standin {
 
 inline constexpr int most_devices = 8;
-inline constexpr int multiprocessors = 4;
+inline constexpr int multiprocessors = 8;
+// Every thread of a cooperative launch is taken to use 128 of a multiprocessor's 65,536 registers.
+inline constexpr int threads_of_multiprocessor = 512;
 inline constexpr std::size_t device_bytes = std::size_t{8} << 30;
 
 // Shared memory of a block. Every kernel is taken to have as much static shared memory as the
@@ -25,7 +27,7 @@ struct Machine {
   Machine();
   std::atomic<int> devices = 1;
   std::uint64_t seed = 1;
-  std::atomic<bool> ipc = true, peers = true;
+  std::atomic<bool> ipc = true, peers = true, mig = false;
   std::atomic<unsigned> contexts = 0;
   std::atomic<std::uint64_t> calls = 0, failing = 0;  // the number of the call that fails; 0: none
   std::atomic<int> error = cudaErrorUnknown;

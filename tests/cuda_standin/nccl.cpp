@@ -46,6 +46,7 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   SharedFile file;
   std::thread joining;
   std::atomic<int> state = ncclInProgress, polls = 0;
+  bool blocking = false;  // calls return when they have begun
   std::atomic<bool> aborted = false;
   std::uint64_t barriers = 0;  // used by the stream only
   std::string last_error;
@@ -198,6 +199,12 @@ bool copy_from(ncclComm& c, const Transfer& t, int root) {
   return true;
 }
 
+// What a call returns that has begun.
+ncclResult_t begun(ncclComm& c) {
+  c.polls = 0;
+  return c.blocking ? ncclSuccess : ncclInProgress;
+}
+
 template <class Body>
 ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out, std::size_t count,
                    ncclDataType_t type, ncclRedOp_t op, Body body) {
@@ -208,8 +215,7 @@ ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out,
   const Transfer transfer{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count,
                           type, op};
   stream->add([self = c->shared_from_this(), transfer, body] { body(*self, transfer); });
-  c->polls = 0;
-  return ncclInProgress;
+  return begun(*c);
 }
 
 }  // namespace
@@ -238,7 +244,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   if (enter() != cudaSuccess) return ncclUnhandledCudaError;
-  if (config->blocking != 0 || size > most_ranks) return ncclInvalidArgument;
+  if (size > most_ranks) return ncclInvalidArgument;
   FileHandle named;
   std::memcpy(&named, &id, sizeof named);
   const auto c = std::make_shared<ncclComm>();
@@ -249,16 +255,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
   c->self = c;
   c->joining = std::thread([self = c.get(), device = current_device()] { self->join(device); });
   *communicator = c.get();
-  return ncclInProgress;
+  if ((c->blocking = config->blocking != 0)) c->joining.join();
+  return c->blocking ? static_cast<ncclResult_t>(c->state.load()) : ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t* state) {
   const auto now = static_cast<ncclResult_t>(c->state.load());
-  *state = now == ncclSuccess && ++c->polls < polls_in_progress ? ncclInProgress : now;
+  *state =
+      now == ncclSuccess && !c->blocking && ++c->polls < polls_in_progress ? ncclInProgress : now;
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
-  c->polls = 0;
-  return ncclInProgress;
+  return begun(*c);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
   const auto last = std::move(c->self);

@@ -39,6 +39,12 @@ constexpr Name names[] = {
     {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
      "peer access is not supported between these two devices"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState",
+     "the operation cannot be performed in the present state"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 const Name& name_of(cudaError_t error) {
@@ -52,6 +58,14 @@ int address_range(std::uint64_t* base, std::size_t* bytes, std::uint64_t pointer
   void* at = nullptr;
   if (!range_of(reinterpret_cast<const void*>(pointer), at, *bytes)) return 1;
   *base = reinterpret_cast<std::uint64_t>(at);
+  return 0;
+}
+
+// cuDeviceGetUuid of the driver: before 11.4 that of the whole GPU.
+template <bool of_instance>
+int device_uuid(unsigned char* uuid, int device) {
+  const int whole = machine().mig ? 0 : device;
+  std::memset(uuid, 0xa0 + (of_instance ? device : whole), 16);
   return 0;
 }
 
@@ -87,6 +101,9 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   if (bytes == 0) return cudaSuccess;
   const Place target = place_of(to), source = place_of(from);
   if (!are_in_place(target, source, bytes, kind)) return report(cudaErrorInvalidValue);
+  const bool pageable =
+      target.type == cudaMemoryTypeUnregistered || source.type == cudaMemoryTypeUnregistered;
+  if (stream->capture() && (wait || pageable)) return report(cudaErrorStreamCaptureUnsupported);
   if (kind == cudaMemcpyHostToDevice && source.type == cudaMemoryTypeUnregistered) {
     // Pageable: the driver reads it now, and its own copy lands later.
     auto staged = std::make_shared<std::vector<std::byte>>(bytes);
@@ -129,13 +146,17 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return enter(false);
 }
-cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
   if (const auto error = enter()) return error;
-  const bool known = std::strcmp(symbol, "cuMemGetAddressRange") == 0;
-  *function = known ? reinterpret_cast<void*>(&address_range) : nullptr;
-  *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  *function = nullptr;
+  if (std::strcmp(symbol, "cuMemGetAddressRange") == 0)
+    *function = reinterpret_cast<void*>(&address_range);
+  if (std::strcmp(symbol, "cuDeviceGetUuid") == 0)
+    *function = version >= 11040 ? reinterpret_cast<void*>(&device_uuid<true>)
+                                 : reinterpret_cast<void*>(&device_uuid<false>);
+  *found = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 
@@ -188,7 +209,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   if (const auto error = enter(false)) return error;
   if (!is_valid_device(device)) return report(cudaErrorInvalidDevice);
-  std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0", 16 + device);
+  std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0",
+                machine().mig ? 16 : 16 + device);
   return cudaSuccess;
 }
 
@@ -273,6 +295,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   if (const auto error = enter()) return error;
   const auto stream = Stream::of(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
+  if (stream->capture()) return report(cudaErrorStreamCaptureUnsupported);
   stream->wait();
   return cudaSuccess;
 }
@@ -280,6 +303,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   const auto stream = Stream::of(handle);
   if (!stream) return report(cudaErrorInvalidResourceHandle);
+  if (stream->capture()) return report(cudaErrorStreamCaptureUnsupported);
   return stream->idle() ? enter() : report(cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t of, unsigned) {
@@ -316,10 +340,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   if (const auto error = enter()) return error;
   const auto event = Event::of(handle);
   if (!event) return report(cudaErrorInvalidResourceHandle);
+  if (event->captured()) return report(cudaErrorStreamCaptureUnsupported);
   event->wait();
   return cudaSuccess;
 }
-
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (const auto error = enter()) return error;
   const auto earlier = Event::of(begin), later = Event::of(end);

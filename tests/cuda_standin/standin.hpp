@@ -11,12 +11,16 @@
 //     new memory          holds no zeroes, and never begins at the base of its allocation
 //     another process     a second mapping of the same memory; an event is a count in shared memory
 //     a peer that died    its events never fire, and what waits for the device blocks
+//     a cooperative launch            begins when the device has room for all of its blocks, which
+//                         it shares with all others that run: with 512 threads on a multiprocessor
+//     a captured stream   keeps its work for a graph, and refuses to be waited for
 //     cudaFree and cudaIpcCloseMemHandle     wait for all streams of the device
 //
 // It finds no wrong instruction of a GPU: kernels run as C++ of the host, a thread for each block.
 // What only a GPU can show is in docs/gpu.md. Environment of a program that is linked with it:
 //
 //     RINGSIDE_STANDIN_DEVICES=8         how many GPUs there are [1]
+//     RINGSIDE_STANDIN_MIG=1             they are MIG instances of one GPU
 //     RINGSIDE_STANDIN_SEED=1            of the delays [1]; 0: no delays
 //     RINGSIDE_STANDIN_FAIL=12           the 12th call of the runtime fails
 //     RINGSIDE_STANDIN_WITHOUT=ipc       devices that cannot share memory between processes

@@ -83,7 +83,23 @@ void Stream::wait_for_device(int device) {
   for (const auto& stream : those) stream->wait();
 }
 
+std::shared_ptr<Capture> Stream::capture() const {
+  const std::lock_guard guard(lock_);
+  return capture_ && !capture_->ended ? capture_ : nullptr;
+}
+
+void Stream::join(std::shared_ptr<Capture> capture) {
+  const std::lock_guard guard(lock_);
+  capture_ = std::move(capture);
+}
+
 void Stream::add(std::function<void()> body, bool late) {
+  if (const auto into = capture()) {
+    const std::lock_guard guard(streams().lock);  // several threads may capture
+    into->work.push_back(std::move(body));
+    if (into->origin != this) into->unjoined.insert(this);
+    return;
+  }
   auto work = std::make_unique<Work>(Work{std::move(body), late});
   before(work.get());
   {

@@ -220,6 +220,12 @@ void add_bench_command(CLI::App& app) {
   option("--op NAME", args.op, "Operation of a reduction")->capture_default_str();
   option("--warmup N", options.warmup, "Calls before the first sample", not_negative())
       ->capture_default_str();
+  option(
+      "--queued N", options.queued,
+      "Of backends on GPUs: put N calls on the GPU before waiting for them, and time them by its "
+      "events. 0: wait for each call",
+      not_negative())
+      ->capture_default_str();
   option("--repeat N", options.repeat,
          "Samples of each figure [as fit into half a second, at least 7]", at_least_one("sample"));
   add_json_option(option.command(), args.json);

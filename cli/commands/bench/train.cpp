@@ -207,7 +207,7 @@ void run(const Arguments& args) {
     if (args.device.name == "cpu" && std::thread::hardware_concurrency() >= 2) threads.push_back(2);
   }
   if (const std::string warning = slow_kernel_warning(autograd::matrix_libraries());
-      !warning.empty())
+      !warning.empty() && args.device.name != "cuda")  // there cuBLAS multiplies
     fmt::print(stderr, "ringside: {}\n", warning);
   TrainBench bench(args);
   std::vector<TrainFigures> all;

@@ -17,7 +17,13 @@ constexpr const char* backends_in_words =
     "one process; auto: shm on one host, tcp on several";
 
 CLI::Validator one_of_the_backends() {
-  return one_of({"auto", "tcp", "shm", "threads"});
+  const auto among = one_of({"auto", "tcp", "shm", "threads"});
+  const auto check = [among](std::string value) {
+    const std::string error = among(value);
+    if (error.empty() || (value != "cuda_ipc" && value != "nccl")) return error;
+    return fmt::format("{}; between GPUs gradients go over --device-backend {}", error, value);
+  };
+  return CLI::Validator(check, "");
 }
 
 }  // namespace

@@ -19,21 +19,12 @@ namespace {
 
 constexpr std::size_t granularity = std::size_t(2) << 20;  // of CUDA's allocations
 
-// Calls the driver's cuMemGetAddressRange, looked up at run time: the program is not linked with
-// libcuda, which a machine without a GPU does not have.
 std::uint64_t offset_in_allocation(const void* pointer) {
-  using AddressRange = int (*)(std::uint64_t * base, std::size_t * bytes, std::uint64_t pointer);
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  check_cuda(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000,
-                                              cudaEnableDefault, &found),
-             "looking up cuMemGetAddressRange in the driver");
-  require(found == cudaDriverEntryPointSuccess && function,
-          "the NVIDIA driver has no cuMemGetAddressRange: it is too old for CUDA 12");
   std::uint64_t base = 0;
   std::size_t bytes = 0;
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
-  const int result = reinterpret_cast<AddressRange>(function)(&base, &bytes, address);
+  const int result = driver_function<int(std::uint64_t*, std::size_t*, std::uint64_t)>(
+      "cuMemGetAddressRange", 12000)(&base, &bytes, address);
   require(result == 0, "cuMemGetAddressRange failed with driver error {}", result);
   return address - base;
 }
@@ -69,7 +60,7 @@ SharedArena::SharedArena(IpcRank& rank, std::size_t bytes, std::size_t zeros,
     rank.group.barrier();  // all ranks have opened all arenas
   } catch (...) {
     close();
-    device_is_stuck = true;
+    memory_.leak();
     throw;
   }
 }
@@ -102,9 +93,10 @@ void SharedArena::close() noexcept {
 SharedArena::~SharedArena() {
   close();
   try {
-    if (!rank_.failed) rank_.group.barrier();  // all ranks have closed the arenas freed next
+    require(!rank_.failed, "the group has failed");
+    rank_.group.barrier();  // all ranks have closed the arenas freed next
   } catch (const std::exception&) {
-    device_is_stuck = true;
+    memory_.leak();
   }
 }
 

@@ -11,7 +11,7 @@
 namespace ringside::collectives::cuda {
 namespace {
 
-class IpcBackend final : public Backend {
+class IpcBackend final : public DeviceBackend {
  public:
   IpcBackend(ProcessGroup hosts, int local_rank, const CudaIpcOptions& options)
       : rank_(std::move(hosts), local_rank, options) {
@@ -20,36 +20,33 @@ class IpcBackend final : public Backend {
     require(options.all_reduce == "auto" || is_cuda_ipc_algorithm(options.all_reduce),
             "cuda_ipc has no all_reduce named '{}'; there are auto, ring, two_shot and one_shot",
             options.all_reduce);
-    path_ = rank_.placement.shared_gpu() ? make_copies(rank_) : make_spinning(rank_);
+    path_ = rank_.placement.why_copies() ? make_copies(rank_) : make_spinning(rank_);
   }
 
   int rank() const override { return rank_.rank(); }
   int size() const override { return rank_.size(); }
   std::string name() const override {
-    const auto& shared = rank_.placement.shared_gpu();
-    return shared ? fmt::format("cuda_ipc by copies ({})", *shared) : "cuda_ipc";
+    const auto& why = rank_.placement.why_copies();
+    return why ? fmt::format("cuda_ipc by copies ({})", *why) : "cuda_ipc";
   }
 
-  void run(const Call& call, const void* input, void* output) override {
-    failure_.throw_if_any();
-    try {
-      if (const auto result = cudaSetDevice(rank_.device.number); result != cudaSuccess)
-        check_cuda(result, describe(call));
+  void enqueue(const Call& call, const void* input, void* output) override {
+    last_ = call;
+    or_fail_for_good([&] {
       check(call, input, output);
-      path_->run(call, input, output);
-    } catch (const RankFailure& failure) {
-      rank_.group.abort(failure.cause);
-      fail_for_good(failure);
-      throw;
-    } catch (const std::exception& error) {
-      rank_.group.abort(error.what());
-      throw fail_for_good(RankFailure(rank(), error.what()));
-    }
+      path_->enqueue(call, input, output);
+    });
   }
+
+  void finish() override {
+    or_fail_for_good([&] { path_->finish(last_); });
+  }
+
+  void* stream() override { return path_->stream(); }
 
   void abort(const std::string& cause) noexcept override {
-    fail_for_good(RankFailure(rank(), cause));
     rank_.group.abort(cause);
+    fail_for_good(RankFailure(rank(), cause));
   }
 
   // run() waits for the hosts of the peers, or for this rank's GPU.
@@ -62,29 +59,47 @@ class IpcBackend final : public Backend {
     if (call.count > 0) known_.require_device_buffers(call, rank(), size(), input, output);
   }
 
+  void or_fail_for_good(const auto& body) {
+    failure_.throw_if_any();
+    try {
+      if (const auto result = cudaSetDevice(rank_.device.number); result != cudaSuccess)
+        check_cuda(result, describe(last_));
+      body();
+    } catch (const RankFailure& failure) {
+      rank_.group.abort(failure.cause);
+      fail_for_good(failure);
+      throw;
+    } catch (const std::exception& error) {
+      rank_.group.abort(error.what());
+      throw fail_for_good(RankFailure(rank(), error.what()));
+    }
+  }
+
   // After a failure a peer may be gone: streams may wait for its events for ever, and it may not
   // have closed this rank's arena.
   const RankFailure& fail_for_good(const RankFailure& failure) {
-    device_is_stuck = true;
     rank_.failed = true;
+    static_cast<void>(cudaSetDevice(rank_.device.number));  // abort() comes from any thread
+    path_->give_up();
     return failure_.keep(failure);
   }
 
   IpcRank rank_;
   std::unique_ptr<IpcPath> path_;
+  Call last_;
   KnownBuffers known_;
   FirstFailure failure_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_ipc_backend(ProcessGroup& meeting, int local_rank,
-                                               const CudaIpcOptions& options) {
+std::unique_ptr<DeviceBackend> make_cuda_ipc_backend(ProcessGroup& meeting, int local_rank,
+                                                     const CudaIpcOptions& options) {
   return std::make_unique<IpcBackend>(meeting.split(0, meeting.rank()), local_rank, options);
 }
 
-std::unique_ptr<Backend> make_cuda_ipc_backend(const RankInfo& rank_info,
-                                               const CudaIpcOptions& options) {
+std::unique_ptr<DeviceBackend> make_cuda_ipc_backend(const RankInfo& rank_info,
+                                                     const CudaIpcOptions& options) {
   choose_device(rank_info.local_rank);  // throw without a GPU before waiting for other ranks
   auto group_options = group_options_from_environment();
   group_options.executor.timeout = options.timeout;

@@ -1,16 +1,22 @@
-// cuda_ipc where ranks share a GPU: no kernel waits for another. A collective has two phases, each
-// followed by a barrier of the streams:
+// cuda_ipc where ranks share a GPU: no kernel waits for another. Of a large all_reduce:
 //
-//     every rank copies its input into its own arena
-//     stream_barrier(filled)
-//     every rank reads from all arenas: adds or copies
-//     stream_barrier(read)                                the arenas may be overwritten
+//     every rank copies its input into its own first area
+//     stream_barrier()
+//     every rank adds its chunk of all first areas into its second area
+//     stream_barrier()                                      the first areas may be overwritten
+//     every rank copies the chunks from all second areas
 //
 // In a stream barrier each rank records an event in its stream, the hosts enter a barrier over the
 // group, and each stream waits for the events of all ranks. The barrier of the hosts is necessary:
 // cudaStreamWaitEvent waits for the latest record of an event, which without it might still be that
-// of the previous round. The two events alternate. A rank in one barrier has already made its
-// stream wait for the events of the other, so no event is recorded again too early.
+// of an earlier barrier. Two events alternate. A rank in one barrier has already made its stream
+// wait for the events of the other, so no event is recorded again too early. The hosts wait for
+// each other and not for the GPU, so calls queue up.
+//
+// Each barrier costs turns of the GPU, which runs the processes one after the other. So a small
+// all_reduce has one barrier only, the way of a one_shot: every rank adds up all inputs itself.
+// These calls use the two areas by turns. A rank in call n+2 has waited for the barrier of call
+// n+1, before which all peers have read what it now overwrites.
 //
 // A rank reads from its next neighbour first and from itself last, so in each step every GPU is
 // read by one other.
@@ -26,7 +32,8 @@
 namespace ringside::collectives::cuda {
 namespace {
 
-enum Phase { filled, read, phases };
+// Up to here to add up all inputs on each rank is not slower than to wait twice.
+constexpr std::size_t most_in_one_phase = std::size_t{4} << 20;
 
 class Copies final : public IpcPath {
  public:
@@ -41,15 +48,28 @@ class Copies final : public IpcPath {
     if (!rank_.failed) static_cast<void>(cudaStreamSynchronize(stream_));
   }
 
-  void run(const Call& call, const void* input, void* output) override {
+  void enqueue(const Call& call, const void* input, void* output) override {
+    require(
+        !is_capturing(stream_),
+        "{}: a CUDA graph cannot hold a call by copies, in which the hosts take part: give each "
+        "rank a GPU, or use ranks that are threads (cuda_kernels)",
+        describe(call));
     rank_.compare(call);
     if (call.collective == Collective::barrier || call.count == 0) return;
     with_element_of(call, [&]<class T>(T) {
       carry_out(call, static_cast<const T*>(input), static_cast<T*>(output));
     });
-    await_stream(stream_, call, fmt::format("rank {}'s", rank_.rank()), rank_.options.timeout,
-                 [&] { rank_.look(call); });
   }
+
+  void finish(const Call& last) override {
+    await_stream(stream_, last, fmt::format("rank {}'s", rank_.rank()), rank_.options.timeout,
+                 [&] { rank_.look(last); });
+  }
+
+  cudaStream_t stream() const override { return stream_; }
+
+  // The stream may wait for an event of a rank that is gone.
+  void give_up() noexcept override { await_end(stream_); }
 
  private:
   CudaEvent interprocess_event() const {
@@ -59,6 +79,11 @@ class Copies final : public IpcPath {
 
   template <Element T>
   void carry_out(const Call& call, const T* input, T* output) {
+    if (call.collective == Collective::all_reduce &&
+        call.count * sizeof(T) <= std::min(area_, most_in_one_phase))
+      return all_reduce_in_one_phase(call, input, output);
+    if (one_phase_calls_ > 0) stream_barrier();  // after it nobody reads what those calls left
+    one_phase_calls_ = 0;
     const Chunks blocks = Chunks::even(call.count, rank_.size());
     switch (call.collective) {
       case Collective::all_reduce:
@@ -76,6 +101,15 @@ class Copies final : public IpcPath {
     return call.reduce == ReduceOp::avg ? 1.0f / static_cast<float>(rank_.size()) : 1.0f;
   }
 
+  // The first after another kind of call takes the first area: peers may still read the second.
+  template <Element T>
+  void all_reduce_in_one_phase(const Call& call, const T* input, T* output) {
+    const int which = static_cast<int>(one_phase_calls_++ % 2);
+    copy(area<T>(rank_.rank(), which), input, call.count);
+    stream_barrier();
+    add_up(output, which, 0, call.count, scale_of(call));
+  }
+
   // Two-shot: each rank adds up its chunk into its second area, and all ranks copy all sums.
   template <Element T>
   void all_reduce(const Call& call, const T* input, T* output) {
@@ -83,15 +117,15 @@ class Copies final : public IpcPath {
       const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
       const Chunks chunks = aligned_chunks(count, rank_.size(), sizeof(T));
       copy(area<T>(rank_.rank(), 0), input + begin, count);
-      stream_barrier(filled);
-      add_up(area<T>(rank_.rank(), 1) + chunks.begin(rank_.rank()), chunks.begin(rank_.rank()),
+      stream_barrier();
+      add_up(area<T>(rank_.rank(), 1) + chunks.begin(rank_.rank()), 0, chunks.begin(rank_.rank()),
              chunks.size(rank_.rank()), scale_of(call));
-      stream_barrier(read);
+      stream_barrier();
       for (int s = 1; s <= rank_.size(); ++s)
         copy(output + begin + chunks.begin(rank_.after(s)),
              area<T>(rank_.after(s), 1) + chunks.begin(rank_.after(s)),
              chunks.size(rank_.after(s)));
-      // The second area is next written after the following stream_barrier(filled), and this rank's
+      // The second area is next written after the following stream_barrier(), and this rank's
       // copies come before that.
     }
   }
@@ -104,10 +138,10 @@ class Copies final : public IpcPath {
       for (int r = 0; r < rank_.size(); ++r)
         copy(area<T>(rank_.rank(), 0) + r * piece, input + blocks.begin(r) + begin,
              part(blocks, r, begin, piece));
-      stream_barrier(filled);
-      add_up(output + begin, rank_.rank() * piece, part(blocks, rank_.rank(), begin, piece),
+      stream_barrier();
+      add_up(output + begin, 0, rank_.rank() * piece, part(blocks, rank_.rank(), begin, piece),
              scale_of(call));
-      stream_barrier(read);
+      stream_barrier();
     }
   }
 
@@ -116,11 +150,11 @@ class Copies final : public IpcPath {
     const std::size_t piece = piece_of_a_block<T>();
     for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
       copy(area<T>(rank_.rank(), 0), input + begin, part(blocks, rank_.rank(), begin, piece));
-      stream_barrier(filled);
+      stream_barrier();
       for (int s = 1; s <= rank_.size(); ++s)
         copy(output + blocks.begin(rank_.after(s)) + begin, area<T>(rank_.after(s), 0),
              part(blocks, rank_.after(s), begin, piece));
-      stream_barrier(read);
+      stream_barrier();
     }
   }
 
@@ -129,9 +163,9 @@ class Copies final : public IpcPath {
     for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
       const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
       if (rank_.rank() == call.root) copy(area<T>(rank_.rank(), 0), output + begin, count);
-      stream_barrier(filled);
+      stream_barrier();
       if (rank_.rank() != call.root) copy(output + begin, area<T>(call.root, 0), count);
-      stream_barrier(read);
+      stream_barrier();
     }
   }
 
@@ -150,13 +184,13 @@ class Copies final : public IpcPath {
     return reinterpret_cast<T*>(arena_.of(of) + which * area_);
   }
 
-  // into = the sum of all ranks' first areas, from element `at` on.
+  // into = the sum of an area of all ranks, from element `at` on.
   template <Element T>
-  void add_up(T* into, std::size_t at, std::size_t count, float scale) {
+  void add_up(T* into, int which, std::size_t at, std::size_t count, float scale) {
     Addends<T> addends;
     addends.count = rank_.size();
     addends.first = rank_.after(1);
-    for (int r = 0; r < rank_.size(); ++r) addends.input[r] = area<T>(r, 0) + at;
+    for (int r = 0; r < rank_.size(); ++r) addends.input[r] = area<T>(r, which) + at;
     check_cuda(launch_sum(addends, into, count, scale, rank_.resident_blocks, stream_),
                fmt::format("rank {} launching the sum", rank_.rank()));
   }
@@ -168,21 +202,24 @@ class Copies final : public IpcPath {
                fmt::format("rank {} copying {} elements", rank_.rank(), count));
   }
 
-  void stream_barrier(Phase phase) {
-    check_cuda(cudaEventRecord(events_[phase], stream_),
+  void stream_barrier() {
+    const int which = static_cast<int>(barriers_++ % 2);
+    check_cuda(cudaEventRecord(events_[which], stream_),
                fmt::format("rank {} recording an event", rank_.rank()));
     rank_.group.barrier();
     for (int r = 0; r < rank_.size(); ++r)
       if (r != rank_.rank())
-        check_cuda(cudaStreamWaitEvent(stream_, arena_.event(r, phase), 0),
+        check_cuda(cudaStreamWaitEvent(stream_, arena_.event(r, which), 0),
                    fmt::format("rank {} waiting for rank {}", rank_.rank(), r));
   }
 
   IpcRank& rank_;
   const std::size_t area_;  // bytes of each half of the arena: the first for inputs, then sums
   const CudaStream stream_;
-  const std::array<CudaEvent, phases> events_;
+  const std::array<CudaEvent, 2> events_;
   const SharedArena arena_;
+  std::uint64_t barriers_ = 0;
+  std::uint64_t one_phase_calls_ = 0;  // since the latest call of another kind
 };
 
 }  // namespace

@@ -39,17 +39,19 @@ void require_compatible(const Place& a, std::size_t rank_a, const Place& b, std:
 
 Placement::Placement(ProcessGroup& meeting, const Device& device, int blocks,
                      std::size_t area_bytes) {
-  const Place mine{location_of_this_process(device.bus), area_bytes, blocks};
+  const Place mine{location_of_this_process(device.place), area_bytes, blocks};
   const auto places = values_of_all_ranks(meeting, mine, "cuda_ipc");
   least_blocks_ = blocks;
   for (std::size_t r = 0; r < places.size(); ++r) {
     least_blocks_ = std::min(least_blocks_, places[r].blocks);
     for (std::size_t s = 0; s < r; ++s) {
       require_compatible(places[s], s, places[r], r);
-      if (!shared_gpu_ && on_one_gpu(places[s].location, places[r].location))
-        shared_gpu_ = fmt::format("ranks {} and {} share GPU {}", s, r, places[r].location.gpu);
+      if (!why_copies_ && on_one_gpu(places[s].location, places[r].location))
+        why_copies_ = fmt::format("ranks {} and {} share GPU {}", s, r, places[r].location.gpu);
     }
   }
+  if (!why_copies_ && least_blocks_ == 0)
+    why_copies_ = "the kernels of earlier groups have all multiprocessors";
   for (const Place& place : places) {
     const bool can_be_watched = know_their_process_ids(place.location, mine.location) &&
                                 !in_one_process(place.location, mine.location);

@@ -16,13 +16,14 @@ namespace ringside::collectives::cuda {
 
 class Placement {
  public:
-  // A collective call over `meeting`. `blocks`: how many blocks of a kernel this rank's GPU runs at
-  // once. Throws Error if the ranks run on several hosts, or if two are threads of one process, or
-  // if they were given different `area_bytes`.
+  // A collective call over `meeting`. `blocks`: how many blocks a spinning kernel may have on this
+  // rank's GPU. Throws Error if the ranks run on several hosts, or if two are threads of one
+  // process, or if they were given different `area_bytes`.
   Placement(ProcessGroup& meeting, const Device& device, int blocks, std::size_t area_bytes);
 
-  // "ranks 0 and 2 share GPU 0000:1b:00.0", or nothing if each rank has a GPU.
-  const std::optional<std::string>& shared_gpu() const { return shared_gpu_; }
+  // Why kernels cannot spin: "ranks 0 and 2 share GPU 0000:1b:00.0, UUID 5f3c2a10". Nothing if they
+  // can.
+  const std::optional<std::string>& why_copies() const { return why_copies_; }
 
   int least_blocks() const { return least_blocks_; }  // of all ranks
 
@@ -31,7 +32,7 @@ class Placement {
   void require_all_alive(const std::string& during) const;
 
  private:
-  std::optional<std::string> shared_gpu_;
+  std::optional<std::string> why_copies_;
   int least_blocks_ = 0;
   std::vector<FileDescriptor> processes_;  // [rank] a pidfd, or none
 };

@@ -1,5 +1,7 @@
 #include "collectives/cuda/ipc/rank.hpp"
 
+#include <algorithm>
+
 #include "base/cuda.hpp"
 #include "collectives/call_mismatch.hpp"
 #include "collectives/calls/values_of_all_ranks.hpp"
@@ -27,14 +29,25 @@ int resident_blocks_of(int rank) {
   return blocks;
 }
 
+// Kernels of several groups spin at the same time, in another order on each GPU: if those of one
+// waited for multiprocessors that another's have, ranks could wait for each other for ever. So the
+// groups of a process share the multiprocessors, and later ones get half of the rest. 32 blocks of
+// 512 threads keep a GPU's links busy: of a copy they have 1 MiB under way, and of a sum more.
+int blocks_for_next_group(int resident) {
+  constexpr int most = 32;
+  return std::clamp((resident - IpcRank::taken + 1) / 2, 0, most);
+}
+
 }  // namespace
+
+std::atomic<int> IpcRank::taken = 0;
 
 IpcRank::IpcRank(ProcessGroup group_of_hosts, int local_rank, const CudaIpcOptions& given)
     : options(given),
       device(choose_device_with_ipc(local_rank, group_of_hosts.rank())),
       resident_blocks(resident_blocks_of(group_of_hosts.rank())),
       group(std::move(group_of_hosts)),
-      placement(group, device, resident_blocks, given.area_bytes) {}
+      placement(group, device, blocks_for_next_group(resident_blocks), given.area_bytes) {}
 
 void IpcRank::compare(const Call& call) {
   const auto calls = values_of_all_ranks(group, call, {});

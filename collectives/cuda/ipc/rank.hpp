@@ -1,7 +1,10 @@
 // What both ways of cuda_ipc share: this rank's place among the others, and its waits.
 #pragma once
 
+#include <atomic>
 #include <memory>
+
+#include <cuda_runtime_api.h>
 
 #include "collectives/call.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
@@ -24,6 +27,9 @@ class IpcRank {
   // Shows every rank the call of every other; throws Error if they differ.
   void compare(const Call& call);
 
+  // How many multiprocessors spinning kernels of the process's groups have taken.
+  static std::atomic<int> taken;
+
   // For a wait: throws Error if the call was interrupted or, from time to time, if the process of a
   // rank has ended.
   void look(const Call& call);
@@ -45,7 +51,11 @@ class IpcRank {
 class IpcPath {
  public:
   virtual ~IpcPath() = default;
-  virtual void run(const Call& call, const void* input, void* output) = 0;
+  virtual void enqueue(const Call& call, const void* input, void* output) = 0;
+  virtual void finish(const Call& last) = 0;  // waits for all calls so far
+  virtual cudaStream_t stream() const = 0;
+  // After a failure: ends what is on the stream, or marks the device as stuck.
+  virtual void give_up() noexcept = 0;
 };
 std::unique_ptr<IpcPath> make_copies(IpcRank& rank);
 std::unique_ptr<IpcPath> make_spinning(IpcRank& rank);

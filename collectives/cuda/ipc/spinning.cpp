@@ -22,14 +22,10 @@ namespace {
 using one_sided::Mailbox;
 using one_sided::PacketBox;
 
-// Enough to keep all links of a GPU busy: 64 blocks of 512 threads have 512 KiB under way, and more
-// for a sum. The other multiprocessors go on computing.
-constexpr int most_blocks = 64;
-
 constexpr std::size_t boxes_begin = whole_lines(sizeof(Mailbox)),
                       areas_begin = boxes_begin + whole_lines(sizeof(PacketBox));
 // A pack for each chunk of each block.
-constexpr std::size_t least_area = std::size_t(most_blocks) * one_sided::most_ranks * 16;
+constexpr std::size_t least_area = std::size_t(one_sided::most_blocks) * one_sided::most_ranks * 16;
 
 class Spinning final : public IpcPath {
  public:
@@ -38,25 +34,32 @@ class Spinning final : public IpcPath {
         launcher_(rank.size(), rank.rank(), 1, rank.options.timeout),
         area_(whole_lines(std::max(rank.options.area_bytes, least_area))),
         arena_(rank, areas_begin + 2 * area_, areas_begin, {}) {
-    launcher_.set_most_blocks(std::min(rank.placement.least_blocks(), most_blocks));
+    launcher_.set_most_blocks(blocks_);
+    IpcRank::taken += blocks_;
   }
+  ~Spinning() override { IpcRank::taken -= blocks_; }
 
-  void run(const Call& call, const void* input, void* output) override {
-    if (call.collective == Collective::barrier || call.count == 0) return rank_.compare(call);
-    try {
+  void enqueue(const Call& call, const void* input, void* output) override {
+    if (call.collective != Collective::barrier && call.count > 0) {
       const Kernel kernel = kernel_of(call);
       with_element_of(call, [&]<class T>(T) { launch<T>(call, kernel, input, output); });
-      rank_.compare(call);
-      if (launcher_.finish(call, [&] { rank_.look(call); })) return;
-    } catch (...) {
-      std::vector<one_sided::Flag*> flags;
-      for (int r = 0; r < rank_.size(); ++r) flags.push_back(&mailbox(r)->aborted);
-      launcher_.stop(flags);
-      throw;
     }
+    rank_.compare(call);
+  }
+
+  void finish(const Call& last) override {
+    if (launcher_.finish(last, [&] { rank_.look(last); })) return;
     // The rank that gave up first tells the others why, here.
     rank_.group.barrier();
-    fail("{}: rank {}'s kernel was told to stop", describe(call), rank_.rank());
+    fail("{}: rank {}'s kernel was told to stop", describe(last), rank_.rank());
+  }
+
+  cudaStream_t stream() const override { return launcher_.stream(); }
+
+  void give_up() noexcept override {
+    std::vector<one_sided::Flag*> flags;
+    for (int r = 0; r < rank_.size(); ++r) flags.push_back(&mailbox(r)->aborted);
+    launcher_.stop(flags);
   }
 
  private:
@@ -89,6 +92,7 @@ class Spinning final : public IpcPath {
   Mailbox* mailbox(int r) const { return reinterpret_cast<Mailbox*>(arena_.of(r)); }
 
   IpcRank& rank_;
+  const int blocks_ = rank_.placement.least_blocks();
   KernelLauncher launcher_;
   const std::size_t area_;  // bytes
   const SharedArena arena_;

@@ -23,11 +23,13 @@ BF16, FP32 = "Bf16", "float"
 # or two tiles, and nothing else to global memory.
 # 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, or 1 of 512.
 # Kernel 1 is one_shot: a packet is one word of 8 bytes. The kernels that add, and their limit, load
-# from eight ranks at once.
+# from eight ranks at once. "row 8 LDG.E.128": eight before a store or a branch, so that they are under
+# way together; kernels 4 and 5, all_gather and broadcast, only copy.
 LIMITS = [
     (r"^void collective<\(Kernel\)1,", 64, ["LDG?.E.64.STRONG.SYS", "STG?.E.64.STRONG.SYS"]),
     (r"^void collective<\(Kernel\)[03],", 128, ["8 LDG.E.128", "STG.E.128"]),
     (r"^void collective<\(Kernel\)[245],", 128, ["LDG.E.128", "STG.E.128"]),
+    (r"^void collective<\(Kernel\)[45], (true|\(bool\)1)", 128, ["row 8 LDG.E.128"]),
     (r"^void (sum|limit)<", 128, ["8 LDG.E.128", "STG.E.128"]),
     (r"run<RmsNormBackward<(Bf16|float), (32|256)>", 128, ["12 LDG.E.128", "4 STG.E.128"]),
     (r"run<RmsNorm<", 64, ["LDG.E.128", "STG.E.128"]),
@@ -91,6 +93,17 @@ def kernels_of(library, cuobjdump):
     return {names[each]: kernel for each, kernel in kernels.items()}
 
 
+def longest_row(code, instruction):
+    """How many of `instruction` stand before a store or a branch, at most."""
+    longest = row = 0
+    for each in code:
+        if re.match(r"STG|BRA|BAR|EXIT", each):
+            row = 0
+        row += bool(re.match(instruction, each))
+        longest = max(longest, row)
+    return longest
+
+
 def faults_of(name, kernel):
     if kernel["STACK"] or kernel["LOCAL"]:
         yield f"spills {kernel['STACK'] + kernel['LOCAL']} bytes of registers"
@@ -105,7 +118,10 @@ def faults_of(name, kernel):
         for wanted in instructions:
             times, _, instruction = wanted.rpartition(" ")
             seen = sum(bool(re.match(instruction, code)) for code in kernel["code"])
-            if times.startswith("max "):
+            if times.startswith("row "):
+                if longest_row(kernel["code"], instruction) < int(times[4:]):
+                    yield f"has fewer than {times[4:]} instructions {instruction} under way at once"
+            elif times.startswith("max "):
                 if seen > int(times[4:]):
                     yield f"has {seen} instructions {instruction}, more than {times[4:]}"
             elif seen < int(times or 1):

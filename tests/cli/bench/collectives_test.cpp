@@ -98,9 +98,9 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
   REQUIRE(rows.size() == 12);
   std::vector<std::string> keys;
   for (const auto& [key, value] : rows[0].items()) keys.push_back(key);
-  std::vector<std::string> expected{
-      "collective", "algorithm",  "backend",    "ranks",      "bytes", "type",  "op",
-      "time_us",    "algbw_gbps", "busbw_gbps", "limit_gbps", "ratio", "wrong", "selected"};
+  std::vector<std::string> expected{"collective", "algorithm",  "backend", "ranks",   "bytes",
+                                    "type",       "op",         "queued",  "time_us", "algbw_gbps",
+                                    "busbw_gbps", "limit_gbps", "ratio",   "wrong",   "selected"};
   std::sort(expected.begin(), expected.end());
   CHECK(keys == expected);
   CHECK(rows[3].at("backend") == "tcp");

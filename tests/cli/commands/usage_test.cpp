@@ -36,6 +36,14 @@ std::string errors_of(const Outcome& outcome) {
 
 }  // namespace
 
+TEST_CASE("a backend of GPUs given as --backend is an error that names --device-backend") {
+  for (const std::string name : {"cuda_ipc", "nccl"})
+    check_usage_error({"train", "-n", "2", "--device", "cuda", "--backend", name, "--steps", "1"},
+                      "--backend: expected auto, tcp, shm, threads, got '" + name +
+                          "'; between GPUs gradients go over --device-backend " + name,
+                      "ringside train --help");
+}
+
 TEST_CASE("with --json - only the figures go to standard output") {
   const std::vector<std::vector<std::string>> commands = {
       {"bench", "all_reduce", "-n", "2", "--bytes", "64B", "--backends", "threads", "--repeat",

@@ -30,6 +30,18 @@ TEST_CASE("processes over cuda_ipc get the plain sums") {
     }
 }
 
+TEST_CASE("calls that queue up on a GPU are measured, and their results are right") {
+  if (skipped()) return;
+  const auto outcome = testing::run_program(
+      {testing::ringside_binary, "bench", "all_reduce", "-n", "2", "--bytes", "4KB,1MB",
+       "--backends", "cuda_kernels,cuda_ipc", "--queued", "5", "--repeat", "4"},
+      {}, Seconds(100));
+  CAPTURE(outcome.out);
+  CHECK(outcome.err == "");
+  CHECK(outcome.exit_code == 0);
+  CHECK(testing::contains(outcome.out, "; on GPUs 5 calls queue up"));
+}
+
 TEST_CASE("nccl gives the plain sums, with one rank for each GPU") {
   if (skipped()) return;
   const std::string ranks = std::to_string(std::min(8, cuda::device_count()));

@@ -1,7 +1,12 @@
 // A rank of cuda_ipc, for spinning_test.cpp, which starts it with `ringside launch`.
 //
 //     ipc_worker check       every collective against plain sums, bit for bit
+//     ipc_worker copies      the same, of ranks that share a GPU
 //     ipc_worker calls       how many calls of the CUDA runtime a small all_reduce makes
+//     ipc_worker queued      calls of several sizes queue up on the device
+//     ipc_worker captured    a CUDA graph of calls, launched three times
+//     ipc_worker groups      five groups' calls, begun in another order on each rank
+//     ipc_worker argument    rank 1 passes memory of the host: what is freed afterwards
 //     ipc_worker mismatch    rank 1 makes another call
 //     ipc_worker late        rank 1 makes the call after the deadline
 //     ipc_worker held | die | interrupt
@@ -16,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cuda.hpp"
 #include "base/random.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
@@ -119,10 +125,11 @@ ProcessGroup connect(ProcessGroup& hosts, const std::string& algorithm, Seconds 
       {.timeout = timeout, .area_bytes = 40000, .all_reduce = algorithm}));
 }
 
-void check_all(ProcessGroup& hosts) {
+void check_all(ProcessGroup& hosts, bool by_copies) {
   for (const std::string algorithm : {"auto", "two_shot", "ring", "one_shot"}) {
+    if (by_copies && algorithm != "auto") continue;
     ProcessGroup group = connect(hosts, algorithm, Seconds(60));
-    require(group.backend_name() == "cuda_ipc", "this is {}", group.backend_name());
+    require((group.backend_name() != "cuda_ipc") == by_copies, "this is {}", group.backend_name());
     for (const std::size_t count : {0, 1, 7, 1000, 20011, 50001})
       for (const std::size_t before : {0, 1}) {
         if (algorithm == "one_shot" && count * 4 > one_sided::most_one_shot_bytes) continue;
@@ -133,7 +140,8 @@ void check_all(ProcessGroup& hosts) {
   }
 }
 
-// Every call of a small all_reduce: choose the device, launch, and see that the stream is done.
+// Every call of a small all_reduce: choose the device, twice, ask whether the stream is captured,
+// launch, and see that the stream is done.
 void count_calls(ProcessGroup& hosts) {
   ProcessGroup group = connect(hosts, "auto", Seconds(60));
   const OnGpu<float> data(std::vector<float>(100), 0);
@@ -141,9 +149,128 @@ void count_calls(ProcessGroup& hosts) {
   const auto before = standin::usage();
   for (int i = 0; i < 10; ++i) group.all_reduce(data.buffer());
   const auto after = standin::usage();
-  require(after.calls - before.calls == 30, "10 calls made {} calls of the runtime",
+  require(after.calls - before.calls == 50, "10 calls made {} calls of the runtime",
           after.calls - before.calls);
   require(after.allocations == before.allocations, "a call has allocated memory");
+}
+
+// Elements of a call, and its place among the calls: the sums of all ranks tell them apart.
+std::vector<float> numbers(int rank, std::size_t count, int call) {
+  return std::vector<float>(count, static_cast<float>((rank + 1) * (call + 1)));
+}
+float sum_of_numbers(int ranks, int call) {
+  return static_cast<float>(ranks * (ranks + 1) / 2 * (call + 1));
+}
+
+Call all_reduce_of(std::size_t count) {
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.count = count;
+  return call;
+}
+
+// The sizes make calls of one phase and of two follow each other, and of packets and of flags.
+void check_queued(ProcessGroup& hosts) {
+  const auto backend = cuda::make_cuda_ipc_backend(hosts, rank_info_from_environment().local_rank,
+                                                   {.timeout = Seconds(60), .area_bytes = 40000});
+  constexpr std::size_t sizes[] = {100, 100, 100, 30000, 100, 30000, 30000, 9000, 9000, 9000};
+  std::vector<std::unique_ptr<OnGpu<float>>> data;
+  std::vector<std::size_t> counts;
+  for (int i = 0; i < 40; ++i) {
+    counts.push_back(sizes[static_cast<std::size_t>(i) % std::size(sizes)]);
+    data.push_back(std::make_unique<OnGpu<float>>(numbers(hosts.rank(), counts.back(), i), 0));
+  }
+  const auto at = [&](int i) { return static_cast<std::size_t>(i); };
+  for (int i = 0; i < 40; ++i) {
+    void* const buffer = data[at(i)]->buffer().address;
+    backend->enqueue(all_reduce_of(counts[at(i)]), buffer, buffer);
+  }
+  backend->finish();
+  for (int i = 0; i < 40; ++i)
+    data[at(i)]->must_equal(std::vector<float>(counts[at(i)], sum_of_numbers(hosts.size(), i)),
+                            fmt::format("call {} of the queue", i));
+}
+
+void check_captured(ProcessGroup& hosts) {
+  const auto backend = cuda::make_cuda_ipc_backend(hosts, rank_info_from_environment().local_rank,
+                                                   {.timeout = Seconds(60), .area_bytes = 40000});
+  const auto stream = static_cast<cudaStream_t>(backend->stream());
+  const auto check = [](cudaError_t result) {
+    require(result == cudaSuccess, "{}", cudaGetErrorString(result));
+  };
+  const OnGpu<float> small(numbers(hosts.rank(), 100, 0), 0),
+      large(numbers(hosts.rank(), 30000, 0), 0);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (const auto* data : {&small, &large})
+    backend->enqueue(all_reduce_of(data->buffer().count), data->buffer().address,
+                     data->buffer().address);
+  check(cudaStreamEndCapture(stream, &graph));
+  small.must_equal(numbers(hosts.rank(), 100, 0), "what was captured and not launched");
+  check(cudaGraphInstantiate(&exec, graph, 0));
+  float sum = sum_of_numbers(hosts.size(), 0);
+  for (int launches = 0; launches < 3; ++launches, sum *= static_cast<float>(hosts.size())) {
+    check(cudaGraphLaunch(exec, stream));
+    backend->finish();
+    small.must_equal(std::vector<float>(100, sum), "small");
+    large.must_equal(std::vector<float>(30000, sum), "large");
+  }
+  check(cudaGraphExecDestroy(exec));
+  check(cudaGraphDestroy(graph));
+}
+
+// All begin before any has to end. One group's kernels must not keep another's from running.
+void check_groups(ProcessGroup& hosts) {
+  constexpr int groups = 5;
+  std::vector<std::unique_ptr<cuda::DeviceBackend>> backends;
+  std::vector<std::unique_ptr<OnGpu<float>>> data;
+  for (int g = 0; g < groups; ++g) {
+    backends.push_back(cuda::make_cuda_ipc_backend(hosts, rank_info_from_environment().local_rank,
+                                                   {.timeout = Seconds(5), .area_bytes = 40000}));
+    data.push_back(std::make_unique<OnGpu<float>>(numbers(hosts.rank(), 100000, g), 0));
+    if (hosts.rank() == 0) std::printf("group %d: %s\n", g, backends.back()->name().c_str());
+  }
+  hosts.barrier();
+  std::vector<std::thread> calls;
+  std::string error;
+  for (int i = 0; i < groups; ++i) {
+    const auto g = static_cast<std::size_t>((i + hosts.rank()) % groups);
+    calls.emplace_back([&, g] {
+      try {
+        void* const buffer = data[g]->buffer().address;
+        for (int n = 0; n < 5; ++n) backends[g]->run(all_reduce_of(100000), buffer, buffer);
+      } catch (const std::exception& failure) {
+        error = failure.what();
+      }
+    });
+    std::this_thread::sleep_for(Seconds(0.02));  // the orders differ more surely
+  }
+  for (auto& call : calls) call.join();
+  require(error == "", "{}", error);
+}
+
+void check_argument(ProcessGroup& hosts) {
+  const int before = standin::usage().allocations;
+  {
+    const auto backend = cuda::make_cuda_ipc_backend(hosts, rank_info_from_environment().local_rank,
+                                                     {.timeout = Seconds(60), .area_bytes = 40000});
+    const DeviceBuffer buffer(400);
+    std::vector<float> host(100);
+    backend->run(all_reduce_of(100), buffer.data(), buffer.data());
+    void* const data = hosts.rank() == 1 ? host.data() : buffer.data();
+    try {
+      backend->run(all_reduce_of(100), data, data);
+      fail("the call went well");
+    } catch (const RankFailure& failure) {
+      std::printf("rank %d: %s\n", hosts.rank(), failure.what());
+    }
+    require(!device_is_stuck, "the device counts as stuck");
+  }
+  // The arena itself stays, because peers may have it open.
+  require(standin::usage().allocations == before + 1, "{} allocations were not freed",
+          standin::usage().allocations - before);
+  require(standin::usage().violations.empty(), "{}", standin::usage().violations);
 }
 
 void fail_on_purpose(ProcessGroup& hosts, const std::string& mode) {
@@ -193,9 +320,17 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "check";
   try {
     ProcessGroup hosts = ProcessGroup::from_environment();
-    if (mode == "check") {
-      check_all(hosts);
+    if (mode == "check" || mode == "copies") {
+      check_all(hosts, mode == "copies");
       hosts.finish();
+    } else if (mode == "queued") {
+      check_queued(hosts);
+    } else if (mode == "captured") {
+      check_captured(hosts);
+    } else if (mode == "groups") {
+      check_groups(hosts);
+    } else if (mode == "argument") {
+      check_argument(hosts);
     } else if (mode == "calls") {
       count_calls(hosts);
     } else {

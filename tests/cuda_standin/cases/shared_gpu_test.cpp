@@ -1,5 +1,7 @@
 // A GPU that does not finish: ranks that share it, and a rank of cuda_ipc, end with a sentence at
 // their deadline, or at once if they are interrupted; and what cannot be freed does not hold them.
+#include <atomic>
+#include <barrier>
 #include <functional>
 #include <future>
 #include <thread>
@@ -7,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "base/cuda.hpp"
+#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/execution/backend.hpp"
@@ -30,6 +33,35 @@ bool wait_until(const std::function<bool()>& condition) {
   return condition();
 }
 
+// The data of a rank for several calls, which differ, and so do their sums.
+class OnGpu {
+ public:
+  OnGpu(int rank, int calls) {
+    for (int i = 0; i < calls; ++i) {
+      const std::vector<float> values(elements, static_cast<float>((rank + 1) * (i + 1)));
+      buffers_.emplace_back(elements * sizeof(float));
+      buffers_.back().copy_from(values.data(), elements * sizeof(float));
+    }
+  }
+  void enqueue(cuda::DeviceBackend& backend, int i, const std::string& algorithm = "one_shot") {
+    Call call;
+    call.collective = Collective::all_reduce;
+    call.count = elements;
+    call.algorithm = number_of(find_algorithm(call.collective, algorithm));
+    void* const buffer = buffers_[static_cast<std::size_t>(i)].data();
+    backend.enqueue(call, buffer, buffer);
+  }
+  void must_be(int i, float wanted) const {
+    std::vector<float> seen(elements);
+    buffers_[static_cast<std::size_t>(i)].copy_to(seen.data(), elements * sizeof(float));
+    for (const float value : seen)
+      require(value == wanted, "call {}: {} instead of {}", i, value, wanted);
+  }
+
+ private:
+  std::vector<cuda::DeviceBuffer> buffers_;
+};
+
 // Three ranks share a GPU and make one call.
 std::vector<std::string> outcomes_of_one_call(const std::shared_ptr<cuda::OneGpuWorld>& world) {
   return on_threads(3, [&](int rank) {
@@ -41,6 +73,69 @@ std::vector<std::string> outcomes_of_one_call(const std::shared_ptr<cuda::OneGpu
 }
 
 }  // namespace
+
+TEST_CASE("calls of ranks that share a GPU queue up behind a stream that is held") {
+  constexpr int calls = 30;
+  const auto world = cuda::make_one_gpu_world(3, patience);
+  std::unique_ptr<standin::HeldStreams> held;
+  std::atomic<int> returned = 0;
+  std::barrier ready(3);
+  auto all = std::async(std::launch::async, [&] {
+    return on_threads(3, [&](int rank) {
+      cuda::choose_device(0);
+      const auto backend = cuda::make_one_gpu_backend(world, rank);
+      OnGpu data(rank, calls);
+      ready.arrive_and_wait();
+      if (rank == 0) held = std::make_unique<standin::HeldStreams>();
+      ready.arrive_and_wait();
+      for (int i = 0; i < calls; ++i) data.enqueue(*backend, i);
+      ++returned;
+      backend->finish();
+      for (int i = 0; i < calls; ++i) data.must_be(i, 6.0f * static_cast<float>(i + 1));
+    });
+  });
+  CHECK(wait_until([&] { return returned == 3; }));  // no host waits for the GPU
+  held.reset();
+  for (const std::string& outcome : all.get()) CHECK(outcome == "");
+}
+
+TEST_CASE("a graph of calls of ranks that share a GPU can be launched again and again") {
+  const auto world = cuda::make_one_gpu_world(3, patience);
+  const auto outcomes = on_threads(3, [&](int rank) {
+    cuda::choose_device(0);
+    const auto backend = cuda::make_one_gpu_backend(world, rank);
+    const auto stream = static_cast<cudaStream_t>(backend->stream());
+    OnGpu data(rank, 2);
+    Call barrier;
+    barrier.collective = Collective::barrier;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    // The ranks share a stream, so one of them captures and launches for all.
+    if (rank == 0)
+      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
+    backend->enqueue(barrier, nullptr, nullptr);
+    for (const char* algorithm : {"one_shot", "two_shot"})
+      data.enqueue(*backend, algorithm == std::string("two_shot"), algorithm);
+    backend->enqueue(barrier, nullptr, nullptr);
+    if (rank == 0) {
+      check_cuda(cudaStreamEndCapture(stream, &graph), "capturing");
+      check_cuda(cudaGraphInstantiate(&exec, graph, 0), "capturing");
+    }
+    float sum = 6;
+    for (int launches = 0; launches < 3; ++launches, sum *= 3) {
+      if (rank == 0) check_cuda(cudaGraphLaunch(exec, stream), "launching");
+      backend->enqueue(barrier, nullptr, nullptr);
+      backend->finish();
+      data.must_be(0, sum);
+      data.must_be(1, 2 * sum);
+      backend->enqueue(barrier, nullptr, nullptr);
+    }
+    if (rank != 0) return;
+    check_cuda(cudaGraphExecDestroy(exec), "destroying");
+    check_cuda(cudaGraphDestroy(graph), "destroying");
+  });
+  for (const std::string& outcome : outcomes) CHECK(outcome == "");
+}
 
 TEST_CASE("ranks that share a GPU have a deadline for a kernel that does not begin") {
   const auto world = cuda::make_one_gpu_world(3, Seconds(2));

@@ -40,6 +40,64 @@ TEST_CASE("a small all_reduce over cuda_ipc is one launch, without a query or an
   CHECK(outcome.exit_code == 0);
 }
 
+TEST_CASE("processes that share a GPU get the plain sums by copies") {
+  const Outcome outcome = run_worker(3, "copies", {{"RINGSIDE_STANDIN_DEVICES", "1"}});
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(!contains(outcome.out, "instead of"));
+}
+
+TEST_CASE("calls over cuda_ipc queue up on the device, by kernels and by copies") {
+  for (const char* devices : {"8", "1"}) {
+    const Outcome outcome = run_worker(3, "queued", {{"RINGSIDE_STANDIN_DEVICES", devices}});
+    CAPTURE(outcome.out);
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 0);
+  }
+}
+
+TEST_CASE("calls over cuda_ipc can be captured and launched again and again; copies cannot") {
+  const Outcome kernels = run_worker(3, "captured");
+  CAPTURE(kernels.out);
+  CAPTURE(kernels.err);
+  CHECK(kernels.exit_code == 0);
+  const Outcome copies = run_worker(2, "captured", {{"RINGSIDE_STANDIN_DEVICES", "1"}});
+  CAPTURE(copies.out);
+  CHECK(copies.exit_code != 0);
+  CHECK(contains(copies.out,
+                 "a CUDA graph cannot hold a call by copies, in which the hosts take "
+                 "part: give each rank a GPU, or use ranks that are threads"));
+}
+
+TEST_CASE("kernels of several groups share the multiprocessors, and none waits for another's") {
+  const Outcome outcome = run_worker(3, "groups");
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, "group 0: cuda_ipc\n"));
+  CHECK(contains(outcome.out,
+                 "group 4: cuda_ipc by copies (the kernels of earlier groups have all "
+                 "multiprocessors)"));
+}
+
+TEST_CASE("an error in an argument leaves the GPU usable: only the arena is not freed") {
+  for (const char* devices : {"8", "1"}) {
+    const Outcome outcome = run_worker(3, "argument", {{"RINGSIDE_STANDIN_DEVICES", devices}});
+    CAPTURE(outcome.out);
+    CAPTURE(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    for (const int rank : {0, 1, 2}) CHECK(contains(outcome.out, fmt::format("rank {}: ", rank)));
+    CHECK(contains(outcome.out, "expected memory of a GPU, got a buffer of the host"));
+  }
+}
+
+TEST_CASE("MIG instances of one GPU are told apart, though they have one PCI bus id") {
+  const Outcome outcome = run_worker(2, "calls", {{"RINGSIDE_STANDIN_MIG", "1"}});
+  CAPTURE(outcome.out);
+  CHECK(outcome.exit_code == 0);
+}
+
 TEST_CASE("a rank that dies while kernels spin on its flags is named by all others") {
   const Outcome outcome = run_worker(3, "die");
   CAPTURE(outcome.out);

@@ -1,0 +1,40 @@
+// A backend for device memory, whose calls queue up on the device. Includes no CUDA header.
+//
+//     backend.enqueue(call, input, output);     returns when the call is on the backend's stream
+//     backend.enqueue(...);                     begins on the device when the first call is done
+//     backend.finish();                         blocks until all of them are done
+//
+// Work of the caller is ordered by events: record one on the caller's stream and make stream() wait
+// for it; and the other way round after the calls. So no host waits between computing and
+// communicating, and kernels can be captured into a CUDA graph: begin the capture on stream() on
+// one rank's thread, enqueue, and end it. All ranks must capture, and later launch, the same calls.
+#pragma once
+
+#include "collectives/execution/backend.hpp"
+
+namespace ringside::collectives::cuda {
+
+class DeviceBackend : public Backend {
+ public:
+  // Puts this rank's part of `call` behind its earlier calls on stream() and returns. The hosts may
+  // wait for each other here, but not for the device. Throws as run() does.
+  virtual void enqueue(const Call& call, const void* input, void* output) = 0;
+
+  // Blocks until all calls so far are done. Throws Error or RankFailure if one has failed; their
+  // results are then undefined.
+  virtual void finish() = 0;
+
+  // The cudaStream_t of the calls. Ranks that share it have one order of work.
+  virtual void* stream() = 0;
+
+  void run(const Call& call, const void* input, void* output) final {
+    enqueue(call, input, output);
+    finish();
+  }
+};
+
+// Seconds of one call, by the device's clock, where `calls` of them queue up after a first one.
+double seconds_of_queued_call(DeviceBackend& backend, const Call& call, const void* input,
+                              void* output, int calls);
+
+}  // namespace ringside::collectives::cuda
