@@ -14,8 +14,8 @@ using namespace ringside::testing;
 namespace {
 
 Outcome run_worker(int ranks, const std::string& mode, const Variables& more = {}) {
-  Variables environment{{"RINGSIDE_STANDIN_DEVICES", "8"}};
-  environment.insert(more.begin(), more.end());
+  Variables environment = more;
+  environment.insert({"RINGSIDE_STANDIN_DEVICES", "8"});  // unless `more` has another number
   return run_program(
       {ringside_binary, "launch", "-n", std::to_string(ranks), "--", IPC_WORKER, mode}, environment,
       Seconds(200));
