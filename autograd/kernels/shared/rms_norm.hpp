@@ -1,6 +1,6 @@
 // rms_norm on a GPU. kernels/cpu/rms_norm.cpp has the formulas.
 //
-//     RmsNorm           a block for each row; reads it twice, the second time from cache
+//     RmsNorm           a warp or a block for each row; reads it twice, the second time from cache
 //     RmsNormBackward   a warp or a block for each row of dy, x and dx; each block sums dw over its
 //                       own rows
 //     ColumnSums        adds up the dw of all blocks
@@ -11,11 +11,13 @@
 namespace ringside::autograd::cuda {
 
 // x [rows, n], w [n] -> y [rows, n] = x r w, r [rows] = 1 / sqrt(mean(x^2) + eps). With a residual
-// [rows, n] it normalises x + residual instead, and writes that to sum. A block takes every
-// count()-th row.
-template <class S>
+// [rows, n] it normalises x + residual instead, and writes that to sum. A group
+// of threads takes a row: a warp or the block.
+template <class S, int size_of_group>
 struct RmsNorm {
-  static constexpr int threads = 256;
+  static constexpr int threads = 256, group_size = size_of_group;
+  using Element = S;
+
   const S *x, *residual, *w;  // residual may be nullptr
   S *sum, *y;                 // sum is used with a residual only
   float* r;
@@ -23,29 +25,42 @@ struct RmsNorm {
   float eps;
   bool packs;  // fits_packs(n, ...) of all tensors
 
-  template <Block B>
+  template <TileBlock B>
   constexpr void operator()(B& block) const {
-    for (std::int64_t row = block.index(); row < rows; row += block.count()) {
-      const S* const normed = residual ? sum + row * n : x + row * n;
+    if (packs)
+      take_rows<Pack<S>::size>(block);
+    else
+      take_rows<1>(block);
+  }
+
+ private:
+  template <int pack, TileBlock B>
+  constexpr void take_rows(B& block) const {
+    const typename B::template RowGroup<group_size> group(block);
+    const int groups = block.threads() / group.count(), own = block.thread() / group.count(),
+              first = group.index() * pack, step = group.count() * pack;
+    for (std::int64_t row = block.index() * groups + own; row < rows;
+         row += block.count() * groups) {
+      const S* const normed = (residual ? sum : x) + row * n;
       float squares = 0;
-      for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-        auto xi = load_floats<width.value>(x + row * n + i);
+      for (std::int64_t i = first; i < n; i += step) {
+        auto xi = load_floats<pack>(x + row * n + i);
         if (residual) {
-          const auto other = load_floats<width.value>(residual + row * n + i);
-          for (int k = 0; k < width.value; ++k) xi.at[k] = float(S(xi.at[k] + other.at[k]));
-          store_floats<width.value>(sum + row * n + i, xi);
+          const auto other = load_floats<pack>(residual + row * n + i);
+          for (int k = 0; k < pack; ++k) xi.at[k] = float(S(xi.at[k] + other.at[k]));
+          store_floats<pack>(sum + row * n + i, xi);
         }
-        for (int k = 0; k < width.value; ++k) squares += xi.at[k] * xi.at[k];
-      });
-      const float factor = 1 / B::sqrt(block.sum(squares) / static_cast<float>(n) + eps);
-      if (block.thread() == 0) r[row] = factor;
+        for (int k = 0; k < pack; ++k) squares += xi.at[k] * xi.at[k];
+      }
+      const float factor = 1 / B::sqrt(group.sum(squares) / static_cast<float>(n) + eps);
+      if (group.index() == 0) r[row] = factor;
       // A thread reads only what it wrote itself, so no sync() is needed in between.
-      for_each<S>(block, n, packs, [&](std::int64_t i, auto width) {
-        auto yi = load_floats<width.value>(normed + i);
-        const auto wi = load_floats<width.value>(w + i);
-        for (int k = 0; k < width.value; ++k) yi.at[k] *= factor * wi.at[k];
-        store_floats<width.value>(y + row * n + i, yi);
-      });
+      for (std::int64_t i = first; i < n; i += step) {
+        auto yi = load_floats<pack>(normed + i);
+        const auto wi = load_floats<pack>(w + i);
+        for (int k = 0; k < pack; ++k) yi.at[k] *= factor * wi.at[k];
+        store_floats<pack>(y + row * n + i, yi);
+      }
     }
   }
 };
@@ -65,6 +80,9 @@ template <class S, int size_of_group>
 struct RmsNormBackward {
   static constexpr int threads = 256, group_size = size_of_group;
   using Element = S;
+
+  static constexpr int blocks_at_once =
+      sizeof(S) == 4 ? 3 : 2;  // of a multiprocessor: 80, 128 registers
 
   // Elements that a thread keeps of a row: in packs, and one by one, where each takes more
   // registers for addresses.

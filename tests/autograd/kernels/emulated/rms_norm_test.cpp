@@ -12,22 +12,23 @@ namespace {
 
 constexpr double eps = 1e-5;
 
-template <class S>
+template <class Kernel>
 void check_forward(std::int64_t rows, std::int64_t n, bool with_residual, std::int64_t blocks,
                    Emulation emulation) {
+  using S = typename Kernel::Element;
   const auto x = numbers<S>(rows * n, 1), residual = numbers<S>(rows * n, 2), w = numbers<S>(n, 3);
   std::vector<S> sum(x.size()), y(x.size());
   std::vector<float> r(static_cast<std::size_t>(rows));
-  launch_emulated(RmsNorm<S>{.x = x.data(),
-                             .residual = with_residual ? residual.data() : nullptr,
-                             .w = w.data(),
-                             .sum = sum.data(),
-                             .y = y.data(),
-                             .r = r.data(),
-                             .rows = rows,
-                             .n = n,
-                             .eps = eps,
-                             .packs = fits_packs(n, x.data(), y.data())},
+  launch_emulated(Kernel{.x = x.data(),
+                         .residual = with_residual ? residual.data() : nullptr,
+                         .w = w.data(),
+                         .sum = sum.data(),
+                         .y = y.data(),
+                         .r = r.data(),
+                         .rows = rows,
+                         .n = n,
+                         .eps = eps,
+                         .packs = fits_packs(n, x.data(), y.data())},
                   blocks, emulation);
   std::vector<double> expected_y, expected_r;
   std::vector<S> expected_sum(x.size());
@@ -105,11 +106,21 @@ TEST_CASE("cuda rms_norm: rows with packs and without and more and fewer rows th
         CAPTURE(n);
         CAPTURE(emulation.threads);
         for (const bool with_residual : {false, true}) {
-          check_forward<float>(2, n, with_residual, blocks, emulation);
-          check_forward<Bf16>(5, n, with_residual, blocks, emulation);
+          check_forward<RmsNorm<float, 32>>(2, n, with_residual, blocks, emulation);
+          check_forward<RmsNorm<Bf16, 32>>(5, n, with_residual, blocks, emulation);
         }
         check_backward<RmsNormBackward<float, 32>>(2, n, blocks, emulation);
         check_backward<RmsNormBackward<Bf16, 32>>(5, n, blocks, emulation);
+      }
+}
+
+TEST_CASE("cuda rms_norm: long rows, for which a block takes one at a time") {
+  for (const Emulation emulation : emulations)
+    for (const std::int64_t n : {1025, 2560})
+      for (const bool with_residual : {false, true}) {
+        CAPTURE(n);
+        check_forward<RmsNorm<float, 256>>(3, n, with_residual, 2, emulation);
+        check_forward<RmsNorm<Bf16, 256>>(3, n, with_residual, 2, emulation);
       }
 }
 
