@@ -10,18 +10,29 @@
 
 namespace ringside::autograd::cuda {
 
+inline constexpr int max_warps = 32;  // of a block
+
+// The number of threads is part of the type for kernels of tiles: so the compiler unrolls their
+// loops over rows. Others would have too few registers for that.
+template <int block_threads>
 class DeviceBlock {
  public:
-  static constexpr int max_warps = 32;
+  static_assert(block_threads % 32 == 0 && block_threads <= 32 * max_warps);
 
   __host__ __device__ DeviceBlock(std::byte* shared, float* scratch)
       : shared_(shared), scratch_(scratch) {}
 
   __host__ __device__ int thread() const {
-    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(threadIdx.x);), (return 0;))
+    NV_IF_ELSE_TARGET(NV_IS_DEVICE,
+                      (const int x = static_cast<int>(threadIdx.x);
+                       __builtin_assume(x >= 0 && x < block_threads); return x;),
+                      (return 0;))
   }
-  __host__ __device__ int threads() const {
-    NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(blockDim.x);), (return 1;))
+  __host__ __device__ constexpr int threads() const {
+    if constexpr (block_threads == tile_threads)
+      return block_threads;
+    else
+      NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return static_cast<int>(blockDim.x);), (return 1;))
   }
   __host__ __device__ std::int64_t index() const {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return blockIdx.x;), (return 0;))
@@ -37,12 +48,17 @@ class DeviceBlock {
     return reduce(x, [](float a, float b) { return a + b; });
   }
   __host__ __device__ float max(float x) {
-    return reduce(x, [](float a, float b) { return a < b ? b : a; });
+    return reduce(x, [](float a, float b) { return larger(a, b); });
   }
   __host__ __device__ std::byte* shared() const { return shared_; }
 
   __host__ __device__ static float exp(float x) {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return __expf(x);), (return x;))
+  }
+  // One instruction. exp2f() takes three, for results below 2^-126, which are 0 here.
+  __host__ __device__ static float exp2([[maybe_unused]] float x) {
+    NV_IF_TARGET(NV_IS_DEVICE, (asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x));))
+    return x;
   }
   __host__ __device__ static float log(float x) {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return logf(x);), (return x;))
@@ -50,6 +66,8 @@ class DeviceBlock {
   __host__ __device__ static float sqrt(float x) {
     NV_IF_ELSE_TARGET(NV_IS_DEVICE, (return sqrtf(x);), (return x;))
   }
+  // One instruction, where a comparison and a choice are two.
+  __host__ __device__ static float larger(float a, float b) { return fmaxf(a, b); }
 
   // All threads of the block, as a row group.
   template <int threads>
@@ -74,8 +92,9 @@ class DeviceBlock {
   template <int size>
   using RowGroup = std::conditional_t<size <= 32, DeviceRowGroup<size>, AllThreads<size>>;
   __host__ __device__ void copy_async([[maybe_unused]] void* into,
-                                      [[maybe_unused]] const void* from) {
-    NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16);))
+                                      [[maybe_unused]] const void* from,
+                                      [[maybe_unused]] bool exists = true) {
+    NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_memcpy_async(into, from, 16, exists ? 0 : 16);))
   }
   __host__ __device__ void commit_copies() { NV_IF_TARGET(NV_IS_DEVICE, (__pipeline_commit();)) }
   __host__ __device__ void wait_copies([[maybe_unused]] int newest) {
@@ -92,7 +111,7 @@ class DeviceBlock {
   __device__ float reduce_on_device(float x, const Combine& combine) {
     for (int distance = 16; distance > 0; distance /= 2)
       x = combine(x, __shfl_xor_sync(0xffffffffu, x, distance));
-    const int warps = static_cast<int>(blockDim.x / 32);
+    constexpr int warps = block_threads / 32;
     if (warps == 1) return x;
     if (threadIdx.x % 32 == 0) scratch_[threadIdx.x / 32] = x;
     __syncthreads();
@@ -105,15 +124,14 @@ class DeviceBlock {
   std::byte* shared_;
   float* scratch_;  // one float per warp
 };
-static_assert(Block<DeviceBlock> && TileBlock<DeviceBlock>);
+static_assert(Block<DeviceBlock<tile_threads>> && TileBlock<DeviceBlock<tile_threads>>);
 
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads) run(const __grid_constant__ Kernel kernel) {
-  static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 32 * DeviceBlock::max_warps);
   extern __shared__ uint4 shared[];
-  __shared__ float scratch[DeviceBlock::max_warps];
+  __shared__ float scratch[max_warps];
   static_assert(sizeof scratch == static_shared_bytes);
-  DeviceBlock block(reinterpret_cast<std::byte*>(shared), scratch);
+  DeviceBlock<Kernel::threads> block(reinterpret_cast<std::byte*>(shared), scratch);
   kernel(block);
 }
 

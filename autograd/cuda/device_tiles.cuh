@@ -19,7 +19,7 @@ class SharedRows {
  public:
   using Numbers = PerRow<rows>;
   __host__ __device__ void max_of_rows(Numbers& numbers) const {
-    join(numbers, [](float a, float b) { return a < b ? b : a; });
+    join(numbers, [](float a, float b) { return fmaxf(a, b); });
   }
   __host__ __device__ void sum_of_rows(Numbers& numbers) const {
     join(numbers, [](float a, float b) { return a + b; });
@@ -175,12 +175,13 @@ __device__ inline void mma(float (&sums)[4], const Fragment& a, unsigned b_upper
         "r"(b_upper), "r"(b_lower));
 }
 
-// bf16: a warp has 16 rows of the accumulator, as 16 x 8 matrices that tensor cores update in fp32.
-// Four neighbouring threads share a row: its maximum takes two shuffles. In the product of P and V
-// the accumulator is the left factor as it lies in the registers, without a way through shared
-// memory (Dao, "FlashAttention-2", section 3.3):
+// bf16: a warp has m/4 rows of the accumulator, in bands of 16, as 16 x 8 matrices that tensor
+// cores update in fp32. All bands use a fragment of the right factor as soon as it is loaded: with
+// two bands shared memory is read half as often. Four neighbouring threads share a row: its maximum
+// takes two shuffles. In the product of P and V the accumulator is the left factor as it lies in
+// the registers, without a way through shared memory (Dao, "FlashAttention-2", section 3.3):
 //
-//     S of a warp, 16 rows            its registers as the left factor of P V
+//     S of a band, 16 rows            its registers as the left factor of P V
 //     +-----+-----+-----+-----+--     +-----------+-----------+--
 //     | 16  |     |     |     |       |  16 x 16  |  16 x 16  |         two neighbouring 16 x 8
 //     | x 8 |     |     |     |       |  fragment |  fragment |         matrices are one fragment
@@ -189,14 +190,18 @@ __device__ inline void mma(float (&sums)[4], const Fragment& a, unsigned b_upper
 // nvcuda::wmma would be shorter. But it hides which thread holds which element, which costs
 // registers; and with CUDA 13 it loads a fragment with generic 32-bit loads, four for each
 // ldmatrix.
+template <int bands>
+struct BandFragments {
+  Fragment of[bands];
+};
 template <int m, int n>
-class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, 2> {
+class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, m / 32> {
  public:
-  static_assert(m == tile_threads / 32 * 16 && n % 16 == 0);
+  static_assert(m % (tile_threads / 2) == 0 && n % 16 == 0);
 
   template <class B>
   __host__ __device__ constexpr explicit DeviceAccumulator(const B& block)
-      : thread_(block.thread() % 32), row_(block.thread() / 32 * 16) {}
+      : thread_(block.thread() % 32), row_(block.thread() / 32 * 16 * bands) {}
 
   template <int k>
   __host__ __device__ void add_product([[maybe_unused]] const Tile<Bf16, m, k>& a,
@@ -210,16 +215,20 @@ class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, 2> {
   }
   template <class Body>
   __host__ __device__ void for_each(const Body& body) {
-    visit([&](ElementAt at, int c, int i) { body(at, at_[c][i]); });
+    visit([&](ElementAt at, int band, int c, int i) { body(at, at_[band][c][i]); });
   }
   template <class Body>
   __host__ __device__ void for_each(DeviceAccumulator& other, const Body& body) {
-    visit([&](ElementAt at, int c, int i) { body(at, at_[c][i], other.at_[c][i]); });
+    visit([&](ElementAt at, int band, int c, int i) {
+      body(at, at_[band][c][i], other.at_[band][c][i]);
+    });
   }
 
  private:
   template <class, int, int>
   friend class DeviceAccumulator;
+  static constexpr int bands = m / (tile_threads / 2);
+  using Fragments = BandFragments<bands>;
 
   template <class Visitor>
   __host__ __device__ void visit(const Visitor& visitor) {
@@ -227,55 +236,72 @@ class DeviceAccumulator<Bf16, m, n> : public SharedRows<4, 2> {
 #pragma unroll
     for (int c = 0; c < n / 8; ++c)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const Coordinate from_first = accumulator_position(0, i);  // the same for all threads
-        visitor(ElementAt{row_ + first.row + from_first.row,
-                          8 * c + first.column + from_first.column, i / 2},
-                c, i);
-      }
+      for (int band = 0; band < bands; ++band)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const Coordinate from_first = accumulator_position(0, i);  // the same for all threads
+          visitor(ElementAt{row_ + first.row + (16 * band + from_first.row),
+                            first.column + (8 * c + from_first.column), 2 * band + i / 2},
+                  band, c, i);
+        }
   }
 
   template <int k>
   __device__ void multiply(const Tile<Bf16, m, k>& a, const Transposed<Bf16, n, k>& b) {
     const Coordinate of_a = ldmatrix_row_a(thread_), of_b = ldmatrix_row_b_transposed(thread_);
+    const Bf16 *const left = &a(row_ + of_a.row, of_a.column), *const right =
+                                                                   &b.tile(of_b.row, of_b.column);
 #pragma unroll
-    for (int i = 0; i < k; i += 16)
-      multiply(ldmatrix(&a(row_ + of_a.row, i + of_a.column)),
-               [&](int column) { return ldmatrix(&b.tile(column + of_b.row, i + of_b.column)); });
+    for (int i = 0; i < k; i += 16) {
+      Fragments rows;
+#pragma unroll
+      for (int band = 0; band < bands; ++band)
+        rows.of[band] = ldmatrix(left + 16 * band * a.stride + i);
+      multiply(rows, [&](int column) { return ldmatrix(right + column * b.tile.stride + i); });
+    }
+    // A thread may overwrite its rows of `a` now: others of the warp have loaded them for it.
+    __syncwarp();
   }
   template <int k>
   __device__ void multiply(const DeviceAccumulator<Bf16, m, k>& p, const Tile<Bf16, k, n>& b) {
     const Coordinate of_b = ldmatrix_row_b(thread_);
+    const Bf16* const right = &b(of_b.row, of_b.column);
 #pragma unroll
     for (int i = 0; i < k; i += 16)
-      multiply(p.as_left_factor(i), [&](int column) {
-        return ldmatrix_transposed(&b(i + of_b.row, column + of_b.column));
-      });
+      multiply(p.as_left_factor(i),
+               [&](int column) { return ldmatrix_transposed(right + i * b.stride + column); });
   }
-  // Adds the product of a 16 x 16 matrix and the 16 rows of which right(column) loads 16 columns.
+  // Adds the products of 16 x 16 matrices, one for each band, and the 16 rows of which
+  // right(column) loads 16 columns.
   template <class Right>
-  __device__ void multiply(const Fragment& left, const Right& right) {
+  __device__ void multiply(const Fragments& left, const Right& right) {
 #pragma unroll
     for (int c = 0; c < n / 8; c += 2) {
       const Fragment both = right(8 * c);
-      mma(at_[c], left, both.registers[0], both.registers[1]);
-      mma(at_[c + 1], left, both.registers[2], both.registers[3]);
+#pragma unroll
+      for (int band = 0; band < bands; ++band) {
+        mma(at_[band][c], left.of[band], both.registers[0], both.registers[1]);
+        mma(at_[band][c + 1], left.of[band], both.registers[2], both.registers[3]);
+      }
     }
   }
   // 16 columns from `column` on, rounded to bf16.
-  __device__ Fragment as_left_factor(int column) const {
-    Fragment all;
+  __device__ Fragments as_left_factor(int column) const {
+    Fragments all;
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const AccumulatorElement low = accumulator_as_a(r, 0), high = accumulator_as_a(r, 1);
-      all.registers[r] = bf16_pair(at_[column / 8 + low.accumulator][low.element],
-                                   at_[column / 8 + high.accumulator][high.element]);
-    }
+    for (int band = 0; band < bands; ++band)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const AccumulatorElement low = accumulator_as_a(r, 0), high = accumulator_as_a(r, 1);
+        all.of[band].registers[r] =
+            bf16_pair(at_[band][column / 8 + low.accumulator][low.element],
+                      at_[band][column / 8 + high.accumulator][high.element]);
+      }
     return all;
   }
 
   int thread_, row_;  // in the warp; the first row of the warp
-  float at_[n / 8][4] = {};
+  float at_[bands][n / 8][4] = {};
 };
 
 // A group of neighbouring threads of one warp.

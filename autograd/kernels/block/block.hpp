@@ -54,8 +54,10 @@ concept Block = requires(B& block, float x) {
   { block.max(x) } -> std::same_as<float>;
   { block.shared() } -> std::same_as<std::byte*>;
   { B::exp(x) } -> std::same_as<float>;
+  { B::exp2(x) } -> std::same_as<float>;
   { B::log(x) } -> std::same_as<float>;
   { B::sqrt(x) } -> std::same_as<float>;
+  { B::larger(x, x) } -> std::same_as<float>;
 };
 
 template <class Kernel>

@@ -39,11 +39,12 @@ inline constexpr int tile_threads = 128;
 // it the packs of eight consecutive rows at the same column cover all 32 banks.
 template <class T, int m, int n>
 struct Tile {
-  static_assert(m % 32 == 0 && n % 32 == 0);
+  static_assert((m == 1 || m % 32 == 0) && n % 32 == 0);
   static constexpr int rows = m, columns = n, stride = n + Pack<T>::size;
   static constexpr std::size_t bytes = sizeof(T) * m * stride;
   T* data;
 
+  static constexpr Tile at(std::byte* shared) { return {reinterpret_cast<T*>(shared)}; }
   constexpr T& operator()(int row, int column) const { return data[row * stride + column]; }
 };
 
@@ -56,24 +57,19 @@ constexpr Transposed<T, m, n> transposed(Tile<T, m, n> tile) {
   return {tile};
 }
 
-// Divides shared memory into tiles and arrays, one after the other. Sizes are multiples of 32
-// bytes, so each allocation is as aligned as the first, up to 32 bytes.
+// Divides shared memory into tiles, one after the other. Sizes are multiples of 16 bytes, so each
+// tile is as aligned as the first, up to 16 bytes.
 class SharedAllocator {
  public:
   constexpr explicit SharedAllocator(std::byte* shared) : next_(shared) {}
 
   template <class T, int m, int n>
   constexpr Tile<T, m, n> tile() {
-    return {reinterpret_cast<T*>(take(Tile<T, m, n>::bytes))};
+    return Tile<T, m, n>::at(take(Tile<T, m, n>::bytes));
   }
-  template <class T, int count>
-  constexpr T* array() {
-    static_assert(sizeof(T) * count % 32 == 0);
-    return reinterpret_cast<T*>(take(sizeof(T) * count));
-  }
+  constexpr std::byte* take(std::size_t bytes) { return std::exchange(next_, next_ + bytes); }
 
  private:
-  constexpr std::byte* take(std::size_t bytes) { return std::exchange(next_, next_ + bytes); }
   std::byte* next_;
 };
 
@@ -82,10 +78,13 @@ class SharedAllocator {
 template <class T>
 struct MatrixView {
   T* data;
-  std::int64_t stride;  // elements from row to row
-  std::int64_t rows;
-  int columns;
+  int stride;  // elements from row to row; less than 2^31 for the rows of a tile
+  int rows, columns;
   bool packs;  // rows are aligned to 16 bytes and whole packs long
+
+  constexpr MatrixView from_row(int first) const {
+    return {data + std::int64_t{first} * stride, stride, rows - first, columns, packs};
+  }
 };
 
 // Starts to load a tile of the matrix, with zeros beyond its end. This thread may read what it
@@ -94,18 +93,27 @@ template <class T, int m, int n, class B>
 constexpr void load_tile_async(B& block, const Tile<T, m, n>& tile,
                                const MatrixView<const T>& matrix) {
   constexpr int size = Pack<T>::size, packs_in_row = n / size;
-  for (int i = block.thread(); i < m * packs_in_row; i += block.threads()) {
-    const int row = i / packs_in_row, column = i % packs_in_row * size;
-    T* const into = &tile(row, column);
-    const T* const from = matrix.data + row * matrix.stride + column;
-    if (matrix.packs && row < matrix.rows && column < matrix.columns) {
-      block.copy_async(into, from);
-      continue;
-    }
-    Pack<T> pack{};
-    for (int k = 0; k < size; ++k)
-      if (row < matrix.rows && column + k < matrix.columns) pack.at[k] = from[k];
-    *reinterpret_cast<Pack<T>*>(into) = pack;  // store() is for global memory
+  if (matrix.packs) {
+    // The threads stand in `down` rows. Addresses are added up, which takes few registers.
+    const int across = block.threads() < packs_in_row ? block.threads() : packs_in_row,
+              down = block.threads() / across;
+    int row = block.thread() / across;
+    if (row >= down) return;
+    const T* from = matrix.data + row * matrix.stride;
+    for (; row < m; row += down, from += down * matrix.stride)
+      for (int column = block.thread() % across * size; column < n; column += across * size)
+        block.copy_async(&tile(row, column), from + column,
+                         row < matrix.rows && column < matrix.columns);
+    return;
+  }
+#ifdef __CUDACC__
+#pragma unroll 1  // rows that are not aligned are rare: little code for them
+#endif
+  for (int i = block.thread(); i < m * n; i += block.threads()) {
+    const int row = i / n, column = i % n;
+    tile(row, column) = row < matrix.rows && column < matrix.columns
+                            ? matrix.data[row * matrix.stride + column]
+                            : T{};
   }
 }
 
@@ -176,7 +184,9 @@ struct PerRow {
 //     c.max_of_rows(numbers)                each becomes the maximum, or the sum, over the threads
 //     c.sum_of_rows(numbers)                that share its row
 //
-//     copy_async(into, from)    starts to copy 16 bytes from global to shared memory
+//     copy_async(into, from, exists)
+//                               starts to copy 16 bytes from global to shared memory: zeros, if
+//                               not `exists`. Then `from` is not read.
 //     commit_copies()           closes a batch of copies
 //     wait_copies(n)            waits for this thread's copies, but not for its n newest batches
 template <class B>
@@ -184,7 +194,7 @@ concept TileBlock = Block<B> &&
     requires(B& block, float* shared, const float* global, typename B::template RowGroup<8> group) {
   typename B::template Accumulator<float, 64, 32>;
   typename B::template Accumulator<Bf16, 64, 32>;
-  block.copy_async(shared, global);
+  block.copy_async(shared, global, true);
   block.commit_copies();
   block.wait_copies(1);
   { group.index() } -> std::same_as<int>;

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <numbers>
 #include <thread>
 #include <vector>
 
@@ -72,15 +73,19 @@ class EmulatedBlock {
   }
   std::byte* shared() { return state_.shared(); }
   static float exp(float x) { return fast_exp(x); }
+  static float exp2(float x) { return fast_exp(x * std::numbers::ln2_v<float>); }
   static float log(float x) { return std::log(x); }
   static float sqrt(float x) { return std::sqrt(x); }
+  static float larger(float a, float b) { return a < b ? b : a; }
 
   // For kernels that use tiles (tiles.hpp).
   template <class T, int m, int n>
   using Accumulator = EmulatedAccumulator<T, m, n>;
   template <int size_on_gpu>
   using RowGroup = EmulatedRowGroup;
-  void copy_async(void* into, const void* from) { copies_.copy_async(into, from); }
+  void copy_async(void* into, const void* from, bool exists = true) {
+    copies_.copy_async(into, exists ? from : nullptr);
+  }
   void commit_copies() { copies_.commit_copies(); }
   void wait_copies(int newest) { copies_.wait_copies(newest); }
 

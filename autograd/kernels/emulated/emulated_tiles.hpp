@@ -108,17 +108,19 @@ class EmulatedAsyncCopies {
   void wait_copies(int newest) {
     std::size_t left = 0;
     for (const Copy& copy : copies_)
-      if (copy.batch < batch_ - newest)
+      if (copy.batch >= batch_ - newest)
+        copies_[left++] = copy;
+      else if (copy.from)
         std::memcpy(copy.into, copy.from, 16);
       else
-        copies_[left++] = copy;
+        std::memset(copy.into, 0, 16);
     copies_.resize(left);
   }
 
  private:
   struct Copy {
     void* into = nullptr;
-    const void* from = nullptr;
+    const void* from = nullptr;  // nullptr: zeros
     int batch = 0;
   };
   std::vector<Copy> copies_;

@@ -2,7 +2,7 @@
 // file has what all its kernels share, and the forward kernel; attention_backward.hpp has the
 // others.
 //
-// After Dao, "FlashAttention-2" (2023). A block takes a tile of 64 queries and loops over tiles of
+// After Dao, "FlashAttention-2" (2023). A block takes a tile of queries and loops over tiles of
 // keys up to the diagonal. Softmax needs the maximum and the sum of a row, which are known only
 // after the last tile. So it uses the maximum of the keys so far; when a tile has a larger score,
 // everything summed before is scaled down (Milakov and Gimelshein, "Online normalizer calculation
@@ -21,7 +21,7 @@
 // computed them, and a row's maximum and sum are there too. So warps wait for each other only once
 // for each tile of keys: when the next one has arrived. In bf16:
 //
-//          shared memory              registers of a warp: 16 rows, four threads for each row
+//          shared memory              registers of a warp: 32 rows, four threads for each row
 //
 //        Q               K                 64 keys          64 keys              D
 //     [ warp 0 ]                        +-----------+    +-----------+    +--------------+
@@ -39,18 +39,23 @@
 // Elements are T (float or Bf16); products and softmax are fp32. D is padded with zeros to 32, 64
 // or 128 (with_padded_head_size).
 //
-// Resources, as "KiB of shared memory per block, rounded up, registers per thread" (compiled for
-// sm_90, no spills). An SM has 163 KiB (sm_80) or 227 KiB (sm_90) of shared memory for its blocks,
-// and 65536 registers: 128 per thread allow four blocks of 128 threads on an SM, 168 allow three,
-// 255 allow two.
+// In bf16 most warps have 32 rows. With 16 they would load each tile from shared memory twice as
+// often for the same products, and wait for it. So a thread uses most of its 255 registers, and two
+// blocks of four warps fill a multiprocessor (SM): one computes exp while the other multiplies.
 //
-//                bf16, D = 32    64     128        fp32, D = 32    64     128
-//     forward           25, 79   45, 102  85, 130        45, 128  85, 166   99, 146
-//     keys              31, 133  55, 214  69, 242        37, 128  69, 168  133, 242
-//     queries           31, 95   55, 129  69, 134        37, 92   69, 104  133, 140
+// Resources, as "KiB of shared memory per block, rounded up, registers per thread" (compiled for
+// sm_90; forward of 128 spills 24 bytes, which it needs once for each tile). An SM has 163 KiB
+// (sm_80: one block with D = 128) or 227 KiB (sm_90) of shared memory for its blocks, and 65536
+// registers: 128 per thread allow four blocks of 128 threads on an SM, 168 allow three, 255 two.
+//
+//                bf16, D = 32      64       128        fp32, D = 32    64     128
+//     forward           30, 132  54, 171  102, 255        45, 128  85, 166   99, 146
+//     keys              31, 162  55, 242  104, 255        37, 146  69, 168  133, 255
+//     queries           41, 208  73, 245  103, 242        37, 118  69, 109  133, 130
 #pragma once
 
 #include <limits>
+#include <numbers>
 
 #include "autograd/kernels/block/tiles.hpp"
 
@@ -101,29 +106,28 @@ struct Heads {
 template <class T>
 constexpr MatrixView<T> head_view(const Heads<T>& heads, std::int64_t b, std::int64_t h,
                                   std::int64_t first, std::int64_t rows, int head_size) {
-  return {heads.row(b, h, first), heads.row_stride, rows - first, head_size,
-          heads.fits_packs(head_size)};
+  return {heads.row(b, h, first), static_cast<int>(heads.row_stride),
+          static_cast<int>(rows - first), head_size, heads.fits_packs(head_size)};
 }
 
-// The tile of 64 rows that a block works on: batch entry, head, first row. Consecutive blocks take
-// the same rows of consecutive heads, because these share keys. With `last_first` the last rows are
-// taken first: they see the most keys, so the longest blocks start first. Indices are int because a
-// GPU divides 64-bit integers slowly.
+// The tile of `rows` rows that a block works on: batch entry, head, first row. Consecutive blocks
+// take the same rows of consecutive heads, because these share keys. With `last_first` the last
+// rows are taken first: they see the most keys, so the longest blocks start first. Indices are int
+// because a GPU divides 64-bit integers slowly.
 struct AttentionTile {
-  std::int64_t b, h, first;
+  int b, h, first;
 };
-inline constexpr int attention_rows = 64;
-constexpr AttentionTile attention_tile(std::int64_t index, std::int64_t tiles, std::int64_t heads,
-                                       std::int64_t batch, bool last_first) {
+constexpr AttentionTile attention_tile(std::int64_t index, int rows, std::int64_t tiles,
+                                       std::int64_t heads, std::int64_t batch, bool last_first) {
   const int i = static_cast<int>(index), all = static_cast<int>(heads * batch), head = i % all,
-            tile = i / all, h = static_cast<int>(heads);
-  return {head / h, head % h, (last_first ? tiles - 1 - tile : tile) * attention_rows};
+            tile = i / all, h = static_cast<int>(heads), last = static_cast<int>(tiles) - 1;
+  return {head / h, head % h, (last_first ? last - tile : tile) * rows};
 }
 
 // The diagonal relative to a tile: row r of the tile sees columns c < r + diagonal. Clamped so that
 // it fits an int; a diagonal outside of the tile acts the same at any distance.
 constexpr int diagonal_in_tile(std::int64_t distance) {
-  constexpr std::int64_t far = 2 * attention_rows;
+  constexpr std::int64_t far = 1024;  // more than any tile has of rows and columns
   return static_cast<int>(distance < -far ? -far : distance > far ? far : distance);
 }
 
@@ -131,8 +135,9 @@ constexpr int diagonal_in_tile(std::int64_t distance) {
 // each row's sum of exp(score).
 template <class T, int d>
 struct AttentionForward {
-  // Four fp32 tiles of 64 keys and 128 columns would not fit in shared memory.
-  static constexpr int threads = tile_threads, rows = attention_rows,
+  // In bf16 a warp has 32 rows: it reads a tile of keys half as often as with 16. Four fp32 tiles
+  // of 64 keys and 128 columns would not fit in shared memory.
+  static constexpr int threads = tile_threads, rows = sizeof(T) == 2 ? 128 : 64,
                        keys = sizeof(T) == 4 && d == 128 ? 32 : 64;
   using Rows = Tile<T, rows, d>;
   using Keys = Tile<T, keys, d>;
@@ -155,7 +160,8 @@ struct AttentionForward {
   };
   struct Work {
     AttentionTile at;
-    std::int64_t kv_head, end;  // keys 0 .. end-1 of this head
+    MatrixView<const T> all_k, all_v;  // of its head
+    int end;                           // it needs keys 0 .. end-1
     Rows q;
     Stage current, next;
   };
@@ -168,19 +174,21 @@ struct AttentionForward {
     constexpr explicit RowSums(const B& block) : output(block) {}
 
     Output output;  // sum of exp(score - largest) v
+    // Of the unscaled scores.
     Numbers largest = Numbers::all(-std::numeric_limits<float>::infinity());
     Numbers total = Numbers::all(0);  // sum of exp(score - largest), of this thread's columns
   };
 
   template <TileBlock B>
   constexpr void operator()(B& block) const {
-    const AttentionTile at = attention_tile(block.index(), sizes.tiles_of(sizes.queries, rows),
-                                            sizes.heads, sizes.batch, true);
-    const std::int64_t seen = at.first + rows + sizes.offset();
+    const AttentionTile at = attention_tile(
+        block.index(), rows, sizes.tiles_of(sizes.queries, rows), sizes.heads, sizes.batch, true);
+    const std::int64_t seen = at.first + rows + sizes.offset(), kv_head = at.h / sizes.group();
     SharedAllocator shared(block.shared());
     Work work{at,
-              at.h / sizes.group(),
-              seen < sizes.keys ? seen : sizes.keys,
+              head_view(k, at.b, kv_head, 0, sizes.keys, sizes.head_size),
+              head_view(v, at.b, kv_head, 0, sizes.keys, sizes.head_size),
+              static_cast<int>(seen < sizes.keys ? seen : sizes.keys),
               shared.tile<T, rows, d>(),
               {shared.tile<T, keys, d>(), shared.tile<T, keys, d>()},
               {shared.tile<T, keys, d>(), shared.tile<T, keys, d>()}};
@@ -196,17 +204,15 @@ struct AttentionForward {
  private:
   // Starts to load k and v from row `key` on.
   template <TileBlock B>
-  constexpr void load_keys(B& block, const Work& work, const Stage& into, std::int64_t key) const {
-    load_tile_async(block, into.k,
-                    head_view(k, work.at.b, work.kv_head, key, sizes.keys, sizes.head_size));
-    load_tile_async(block, into.v,
-                    head_view(v, work.at.b, work.kv_head, key, sizes.keys, sizes.head_size));
+  constexpr void load_keys(B& block, const Work& work, const Stage& into, int key) const {
+    load_tile_async(block, into.k, work.all_k.from_row(key));
+    load_tile_async(block, into.v, work.all_v.from_row(key));
   }
 
   // Takes tile after tile of keys. The copies of q and of the first tile have begun.
   template <TileBlock B>
   constexpr void take_all_keys(B& block, Work& work, RowSums<B>& sums) const {
-    for (std::int64_t key = 0; key < work.end; key += keys) {
+    for (int key = 0; key < work.end; key += keys) {
       block.wait_copies(0);
       block.sync();  // the current stage is loaded; the other one is no longer in use
       if (key + keys < work.end) load_keys(block, work, work.next, key + keys);
@@ -218,30 +224,37 @@ struct AttentionForward {
   }
 
   // Adds the keys of the current stage to the sums. A row sees the columns before row + diagonal;
-  // the scores of the others are -infinity, so that their exp is 0. Every row sees key 0, so its
-  // largest score is finite from the first tile on.
+  // the scores of the others are -infinity, so that their exp is 0. Most tiles have none: they lie
+  // before the diagonal. Every row sees key 0, so its largest score is finite from the first tile
+  // on.
+  //
+  // Scores are scaled within the exponent, and exp(x) is exp2(x log2(e)): so for each score there
+  // is one multiplication with addition and one exp2, which is an instruction of a GPU.
   template <TileBlock B>
   constexpr void take_tile(B& block, const Work& work, int diagonal, RowSums<B>& sums) const {
     typename B::template Accumulator<T, rows, keys> p(block);
     p.add_product(work.q, transposed(work.current.k));
 
+    if (diagonal < keys)
+      p.for_each([&](ElementAt at, float& x) {
+        if (at.column >= at.row + diagonal) x = -std::numeric_limits<float>::infinity();
+      });
     auto largest = sums.largest;  // of the keys so far and of these
-    p.for_each([&](ElementAt at, float& x) {
-      x = at.column < at.row + diagonal ? x * scale : -std::numeric_limits<float>::infinity();
-      if (largest[at.held] < x) largest[at.held] = x;
-    });
+    p.for_each([&](ElementAt at, float& x) { largest[at.held] = B::larger(largest[at.held], x); });
     p.max_of_rows(largest);
 
-    auto factors = largest;  // of what was summed before
+    const float scale2 = scale * std::numbers::log2e_v<float>;
+    auto factors = largest, largest2 = largest;  // of what was summed before; scaled
     unrolled<factors.count>([&](int held) {
-      factors[held] = B::exp(sums.largest[held] - largest[held]);
+      factors[held] = B::exp2((sums.largest[held] - largest[held]) * scale2);
       sums.total[held] *= factors[held];
+      largest2[held] = largest[held] * scale2;
     });
     sums.output.for_each([&](ElementAt at, float& x) { x *= factors[at.held]; });
     sums.largest = largest;
 
     p.for_each([&](ElementAt at, float& x) {
-      x = B::exp(x - largest[at.held]);
+      x = B::exp2(x * scale2 - largest2[at.held]);
       sums.total[at.held] += x;
     });
     sums.output.add_product(p, work.current.v);
@@ -254,10 +267,13 @@ struct AttentionForward {
     const auto [b, h, first] = work.at;
     float* const log_sums_of_head = log_sums + (b * sizes.heads + h) * sizes.queries;
     sums.output.sum_of_rows(sums.total);
+    auto inverse = sums.total;
+    unrolled<inverse.count>([&](int held) { inverse[held] = 1 / inverse[held]; });
     sums.output.for_each([&](ElementAt at, float& x) {
-      work.q(at.row, at.column) = T(x / sums.total[at.held]);
+      work.q(at.row, at.column) = T(x * inverse[at.held]);
       if (at.column == 0 && first + at.row < sizes.queries)
-        log_sums_of_head[first + at.row] = sums.largest[at.held] + B::log(sums.total[at.held]);
+        log_sums_of_head[first + at.row] =
+            sums.largest[at.held] * scale + B::log(sums.total[at.held]);
     });
     block.sync();
     store_tile(block, work.q, head_view(y, b, h, first, sizes.queries, sizes.head_size));

@@ -52,43 +52,56 @@ struct AttentionBackwardInputs {
   Heads<const T> q, k, v, dy;
   const float *log_sums, *delta;
 
-  // Rows of the tiles that a kernel loops over. The number leaves room for two stages in shared
-  // memory and in registers.
-  template <int d>
-  static constexpr int stage_rows = sizeof(T) == 2 && d <= 64 ? 64 : 32;
-
-  // log_sums and delta of `count` queries from `first` on, in shared memory; 0 beyond the last
-  // query.
+  // log_sums and delta of the queries of a tile, in shared memory; 0 beyond the last query.
+  template <int count>
   struct RowValues {
-    float *log_sums, *delta;
-  };
-  template <TileBlock B>
-  constexpr void load_row_values(B& block, const RowValues& into, int count, std::int64_t b,
-                                 std::int64_t h, std::int64_t first) const {
-    const std::int64_t from = (b * sizes.heads + h) * sizes.queries + first;
-    for (int i = block.thread(); i < count; i += block.threads()) {
-      const bool exists = first + i < sizes.queries;
-      into.log_sums[i] = exists ? log_sums[from + i] : 0;
-      into.delta[i] = exists ? delta[from + i] : 0;
+    Tile<float, 1, count> log_sums, delta;
+    static constexpr std::size_t bytes = 2 * Tile<float, 1, count>::bytes;
+    static constexpr RowValues at(std::byte* shared) {
+      using Values = Tile<float, 1, count>;
+      return {Values::at(shared), Values::at(shared + Values::bytes)};
     }
+  };
+  template <int count, TileBlock B>
+  constexpr void load_row_values(B& block, const RowValues<count>& into, int b, int h,
+                                 int first) const {
+    const int head = (b * static_cast<int>(sizes.heads) + h) * static_cast<int>(sizes.queries);
+    const auto from_first = [&](const float* values) {
+      const float* const row = values + head + first;
+      return MatrixView<const float>{row, 0, 1, static_cast<int>(sizes.queries - first),
+                                     fits_packs(sizes.queries, row)};
+    };
+    load_tile_async(block, into.log_sums, from_first(log_sums));
+    load_tile_async(block, into.delta, from_first(delta));
   }
-  // The probability of an unscaled score; 0 if the query does not see the key.
-  template <TileBlock B>
-  constexpr float probability(float score, float log_sum, bool seen) const {
-    return seen ? B::exp(score * scale - log_sum) : 0.0f;
+  // Probabilities of unscaled scores: exp(score scale - log_sum), where log_sum_of(at) is from
+  // RowValues. 0 where the query does not see the key; most tiles have no such place.
+  template <TileBlock B, class Scores, class Visible, class LogSumOf>
+  constexpr void to_probabilities(Scores& p, bool all_visible, const Visible& visible,
+                                  const LogSumOf& log_sum_of) const {
+    const float scale2 = scale * std::numbers::log2e_v<float>;
+    if (!all_visible)
+      p.for_each([&](ElementAt at, float& x) {
+        if (!visible(at)) x = -std::numeric_limits<float>::infinity();
+      });
+    p.for_each([&](ElementAt at, float& x) {
+      x = B::exp2(x * scale2 - log_sum_of(at) * std::numbers::log2e_v<float>);
+    });
   }
 };
 
-// dK and dV [B, H_kv, Tk, D]: one block for each 64 keys. It loops over tiles of queries of all
+// dK and dV [B, H_kv, Tk, D]: one block for each `rows` keys. It loops over tiles of queries of all
 // heads that share these keys. There are two stages: while the block computes with one, the tiles
 // of the next step are loaded into the other.
 template <class T, int d>
 struct AttentionKeysBackward {
-  static constexpr int threads = tile_threads, rows = attention_rows,
-                       queries = AttentionBackwardInputs<T>::template stage_rows<d>;
+  // What fits into registers: two sums of `rows` rows, and two tiles of scores; fp32: what fits
+  // into shared memory.
+  static constexpr int threads = tile_threads, rows = sizeof(T) == 2 && d <= 64 ? 128 : 64,
+                       queries = sizeof(T) == 2 && d == 128 ? 64 : 32;
   using Keys = Tile<T, rows, d>;
   using Queries = Tile<T, queries, d>;
-  using RowValues = typename AttentionBackwardInputs<T>::RowValues;
+  using RowValues = typename AttentionBackwardInputs<T>::template RowValues<queries>;
 
   AttentionBackwardInputs<T> inputs;
   Heads<T> dk, dv;
@@ -97,13 +110,14 @@ struct AttentionKeysBackward {
     return inputs.sizes.batch * inputs.sizes.kv_heads *
            inputs.sizes.tiles_of(inputs.sizes.keys, rows);
   }
-  constexpr std::size_t shared_bytes() const {
-    return 2 * Keys::bytes + 4 * Queries::bytes + 4 * queries * sizeof(float);
-  }
+  constexpr std::size_t shared_bytes() const { return 2 * Keys::bytes + 2 * Stage::bytes; }
 
   struct Stage {
-    Queries q, dy;
-    RowValues row_values;
+    static constexpr std::size_t bytes = 2 * Queries::bytes + RowValues::bytes;
+    std::byte* shared;
+    constexpr Queries q() const { return Queries::at(shared); }
+    constexpr Queries dy() const { return Queries::at(shared + Queries::bytes); }
+    constexpr RowValues row_values() const { return RowValues::at(shared + 2 * Queries::bytes); }
   };
 
   template <TileBlock B>
@@ -111,53 +125,63 @@ struct AttentionKeysBackward {
     const AttentionSizes& sizes = inputs.sizes;
     SharedAllocator shared(block.shared());
     const auto k_tile = shared.tile<T, rows, d>(), v_tile = shared.tile<T, rows, d>();
-    Stage current = make_stage(shared), next = make_stage(shared);
+    Stage current{shared.take(Stage::bytes)}, next{shared.take(Stage::bytes)};
 
-    const auto [b, kv_head, first] = attention_tile(block.index(), sizes.tiles_of(sizes.keys, rows),
-                                                    sizes.kv_heads, sizes.batch, false);
+    const auto [b, kv_head, first] = attention_tile(
+        block.index(), rows, sizes.tiles_of(sizes.keys, rows), sizes.kv_heads, sizes.batch, false);
     // No query before `visible_from` sees any of these keys.
-    const std::int64_t visible_from = first - sizes.offset();
-    const int first_tile = visible_from > 0 ? static_cast<int>(visible_from / queries) : 0;
-    const int tiles = static_cast<int>(sizes.tiles_of(sizes.queries, queries)) - first_tile,
-              steps = static_cast<int>(sizes.group()) * tiles;
-    const auto first_query = [&](int step) {
-      return std::int64_t{first_tile + step % tiles} * queries;
+    const int visible_from = static_cast<int>(first - sizes.offset()),
+              first_query = visible_from > 0 ? visible_from / queries * queries : 0;
+    struct Step {  // a tile of queries: its head, and what begins with its first query
+      int h, query;
+      MatrixView<const T> q, dy;
     };
-    const auto prefetch = [&](const Stage& into, int step) {
-      const std::int64_t h = kv_head * sizes.group() + step / tiles, query = first_query(step);
-      load_tile_async(block, into.q,
-                      head_view(inputs.q, b, h, query, sizes.queries, sizes.head_size));
-      load_tile_async(block, into.dy,
-                      head_view(inputs.dy, b, h, query, sizes.queries, sizes.head_size));
-      inputs.load_row_values(block, into.row_values, queries, b, h, query);
+    const auto begin_head = [&](int h) {
+      return Step{h, first_query,
+                  head_view(inputs.q, b, h, first_query, sizes.queries, sizes.head_size),
+                  head_view(inputs.dy, b, h, first_query, sizes.queries, sizes.head_size)};
     };
+    const auto following = [&](const Step& step) {
+      const int query = step.query + queries;
+      return query < sizes.queries
+                 ? Step{step.h, query, step.q.from_row(queries), step.dy.from_row(queries)}
+                 : begin_head(step.h + 1);
+    };
+    const auto prefetch = [&](const Stage& into, const Step& step) {
+      load_tile_async(block, into.q(), step.q);
+      load_tile_async(block, into.dy(), step.dy);
+      inputs.load_row_values(block, into.row_values(), b, step.h, step.query);
+    };
+    const int end = static_cast<int>((kv_head + 1) * sizes.group());
+    Step step = begin_head(static_cast<int>(kv_head * sizes.group()));
     load_tile_async(block, k_tile,
                     head_view(inputs.k, b, kv_head, first, sizes.keys, sizes.head_size));
     load_tile_async(block, v_tile,
                     head_view(inputs.v, b, kv_head, first, sizes.keys, sizes.head_size));
-    prefetch(current, 0);
+    prefetch(current, step);
     block.commit_copies();
 
     typename B::template Accumulator<T, rows, d> dk_sum(block), dv_sum(block);
-    for (int step = 0; step < steps; ++step) {
+    while (step.h < end) {
       block.wait_copies(0);
       block.sync();  // the current stage is loaded; the other is no longer in use
-      if (step + 1 < steps) prefetch(next, step + 1);
+      const int diagonal = diagonal_in_tile(step.query + sizes.offset() + 1 - first);
+      step = following(step);
+      if (step.h < end) prefetch(next, step);
       block.commit_copies();
-      const RowValues& of_query = current.row_values;
-      const int diagonal = diagonal_in_tile(first_query(step) + sizes.offset() + 1 - first);
+      const RowValues of_query = current.row_values();
       // P^T and dS^T, for this tile of keys and the stage's tile of queries.
       typename B::template Accumulator<T, rows, queries> p(block), ds(block);
-      p.add_product(k_tile, transposed(current.q));
-      p.for_each([&](ElementAt at, float& x) {
-        x = inputs.template probability<B>(x, of_query.log_sums[at.column],
-                                           at.row - at.column < diagonal);
+      p.add_product(k_tile, transposed(current.q()));
+      inputs.template to_probabilities<B>(
+          p, diagonal >= rows, [&](ElementAt at) { return at.row - at.column < diagonal; },
+          [&](ElementAt at) { return of_query.log_sums(0, at.column); });
+      dv_sum.add_product(p, current.dy());
+      ds.add_product(v_tile, transposed(current.dy()));
+      ds.for_each(p, [&](ElementAt at, float& x, float pi) {
+        x = pi * (x - of_query.delta(0, at.column));
       });
-      dv_sum.add_product(p, current.dy);
-      ds.add_product(v_tile, transposed(current.dy));
-      ds.for_each(
-          p, [&](ElementAt at, float& x, float pi) { x = pi * (x - of_query.delta[at.column]); });
-      dk_sum.add_product(ds, current.q);
+      dk_sum.add_product(ds, current.q());
       const Stage old = current;
       current = next, next = old;
     }
@@ -170,24 +194,17 @@ struct AttentionKeysBackward {
     store_tile(block, k_tile, head_view(dk, b, kv_head, first, sizes.keys, sizes.head_size));
     store_tile(block, v_tile, head_view(dv, b, kv_head, first, sizes.keys, sizes.head_size));
   }
-
- private:
-  static constexpr Stage make_stage(SharedAllocator& shared) {
-    const auto q = shared.tile<T, queries, d>(), dy = shared.tile<T, queries, d>();
-    float *const log_sums = shared.array<float, queries>(), *const delta =
-                                                                shared.array<float, queries>();
-    return {q, dy, {log_sums, delta}};
-  }
 };
 
 // dQ [B, H, Tq, D]: one block for each 64 queries. It loops over tiles of keys up to the diagonal,
 // in two stages as above.
 template <class T, int d>
 struct AttentionQueriesBackward {
-  static constexpr int threads = tile_threads, rows = attention_rows,
-                       keys = AttentionBackwardInputs<T>::template stage_rows<d>;
+  static constexpr int threads = tile_threads, rows = sizeof(T) == 2 ? 128 : 64,
+                       keys = sizeof(T) == 2 && d <= 64 ? 64 : 32;
   using Rows = Tile<T, rows, d>;
   using Keys = Tile<T, keys, d>;
+  using RowValues = typename AttentionBackwardInputs<T>::template RowValues<rows>;
 
   AttentionBackwardInputs<T> inputs;
   Heads<T> dq;
@@ -197,11 +214,13 @@ struct AttentionQueriesBackward {
            inputs.sizes.tiles_of(inputs.sizes.queries, rows);
   }
   constexpr std::size_t shared_bytes() const {
-    return 2 * Rows::bytes + 4 * Keys::bytes + 2 * rows * sizeof(float);
+    return 2 * Rows::bytes + 4 * Keys::bytes + RowValues::bytes;
   }
 
   struct Stage {
-    Keys k, v;
+    std::byte* shared;
+    constexpr Keys k() const { return Keys::at(shared); }
+    constexpr Keys v() const { return Keys::at(shared + Keys::bytes); }
   };
 
   template <TileBlock B>
@@ -209,42 +228,43 @@ struct AttentionQueriesBackward {
     const AttentionSizes& sizes = inputs.sizes;
     SharedAllocator shared(block.shared());
     const auto q_tile = shared.tile<T, rows, d>(), dy_tile = shared.tile<T, rows, d>();
-    Stage current = make_stage(shared), next = make_stage(shared);
-    float *const log_sums = shared.array<float, rows>(), *const delta = shared.array<float, rows>();
+    Stage current{shared.take(2 * Keys::bytes)}, next{shared.take(2 * Keys::bytes)};
+    const RowValues row_values = RowValues::at(shared.take(RowValues::bytes));
 
-    const auto [b, h, first] = attention_tile(block.index(), sizes.tiles_of(sizes.queries, rows),
-                                              sizes.heads, sizes.batch, true);
-    const std::int64_t kv_head = h / sizes.group(), seen = first + rows + sizes.offset(),
-                       end = seen < sizes.keys ? seen : sizes.keys;
-    const auto prefetch = [&](const Stage& into, std::int64_t key) {
-      load_tile_async(block, into.k,
-                      head_view(inputs.k, b, kv_head, key, sizes.keys, sizes.head_size));
-      load_tile_async(block, into.v,
-                      head_view(inputs.v, b, kv_head, key, sizes.keys, sizes.head_size));
+    const auto [b, h, first] = attention_tile(
+        block.index(), rows, sizes.tiles_of(sizes.queries, rows), sizes.heads, sizes.batch, true);
+    const std::int64_t kv_head = h / sizes.group(), seen = first + rows + sizes.offset();
+    const int end = static_cast<int>(seen < sizes.keys ? seen : sizes.keys);
+    const auto all_k = head_view(inputs.k, b, kv_head, 0, sizes.keys, sizes.head_size),
+               all_v = head_view(inputs.v, b, kv_head, 0, sizes.keys, sizes.head_size);
+    const auto prefetch = [&](const Stage& into, int key) {
+      load_tile_async(block, into.k(), all_k.from_row(key));
+      load_tile_async(block, into.v(), all_v.from_row(key));
     };
     load_tile_async(block, q_tile,
                     head_view(inputs.q, b, h, first, sizes.queries, sizes.head_size));
     load_tile_async(block, dy_tile,
                     head_view(inputs.dy, b, h, first, sizes.queries, sizes.head_size));
-    inputs.load_row_values(block, {log_sums, delta}, rows, b, h, first);
+    inputs.load_row_values(block, row_values, b, h, first);
     prefetch(current, 0);
     block.commit_copies();
 
     typename B::template Accumulator<T, rows, d> dq_sum(block);
-    for (std::int64_t key = 0; key < end; key += keys) {
+    for (int key = 0; key < end; key += keys) {
       block.wait_copies(0);
       block.sync();  // the current stage is loaded; the other is no longer in use
       if (key + keys < end) prefetch(next, key + keys);
       block.commit_copies();
       const int diagonal = diagonal_in_tile(first + sizes.offset() + 1 - key);
       typename B::template Accumulator<T, rows, keys> p(block), ds(block);
-      p.add_product(q_tile, transposed(current.k));
-      p.for_each([&](ElementAt at, float& x) {
-        x = inputs.template probability<B>(x, log_sums[at.row], at.column < at.row + diagonal);
-      });
-      ds.add_product(dy_tile, transposed(current.v));
-      ds.for_each(p, [&](ElementAt at, float& x, float pi) { x = pi * (x - delta[at.row]); });
-      dq_sum.add_product(ds, current.k);
+      p.add_product(q_tile, transposed(current.k()));
+      inputs.template to_probabilities<B>(
+          p, diagonal >= keys, [&](ElementAt at) { return at.column < at.row + diagonal; },
+          [&](ElementAt at) { return row_values.log_sums(0, at.row); });
+      ds.add_product(dy_tile, transposed(current.v()));
+      ds.for_each(
+          p, [&](ElementAt at, float& x, float pi) { x = pi * (x - row_values.delta(0, at.row)); });
+      dq_sum.add_product(ds, current.k());
       const Stage old = current;
       current = next, next = old;
     }
@@ -254,12 +274,6 @@ struct AttentionQueriesBackward {
         [&](ElementAt at, float& x) { q_tile(at.row, at.column) = T(x * inputs.scale); });
     block.sync();
     store_tile(block, q_tile, head_view(dq, b, h, first, sizes.queries, sizes.head_size));
-  }
-
- private:
-  static constexpr Stage make_stage(SharedAllocator& shared) {
-    const auto k = shared.tile<T, keys, d>(), v = shared.tile<T, keys, d>();
-    return {k, v};
   }
 };
 

@@ -82,11 +82,9 @@ class BlockInTurn : public autograd::cuda::EmulatedBlock {
   void sync() { turns_.sync(thread()); }
   float sum(float) { fail("block.sum() is not for kernels of tiles: use the group's sum()"); }
   float max(float) { fail("block.max() is not for kernels of tiles: use the group's max()"); }
-  void copy_async(void* into, const void* from) {
-    if (copies_at_once_)
-      std::memcpy(into, from, 16);
-    else
-      EmulatedBlock::copy_async(into, from);
+  void copy_async(void* into, const void* from, bool exists = true) {
+    EmulatedBlock::copy_async(into, from, exists);
+    if (copies_at_once_) commit_copies(), wait_copies(0);
   }
 
  private:

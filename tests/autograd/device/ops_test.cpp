@@ -225,7 +225,8 @@ TEST_CASE("device attention equals the CPU's on views, with grouped heads and wi
   };
   for (const DType type : kept_types)
     for (const Case& c : {Case{2, 4, 2, 7, 7, 8}, Case{1, 2, 2, 66, 66, 16}, Case{1, 3, 1, 2, 9, 5},
-                          Case{2, 2, 1, 1, 70, 64}}) {
+                          Case{2, 2, 1, 1, 70, 64}, Case{1, 2, 1, 200, 300, 128},
+                          Case{1, 4, 2, 150, 150, 64}, Case{1, 1, 1, 130, 260, 33}}) {
       CAPTURE(c.queries);
       CAPTURE(c.head_size);
       check_against_cpu("attention",

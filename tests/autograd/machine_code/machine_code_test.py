@@ -20,7 +20,10 @@ BF16, FP32 = "Bf16", "float"
 # Of the kernels whose name matches: the most registers, and instructions that must occur, "4 STG"
 # at least four times: nvcc has split some stores of a kernel and not others. "max 2 BAR" may occur
 # twice: attention synchronises once for each tile and once at the end. It stores its results, one
-# or two tiles, and nothing else to global memory.
+# or two tiles, and nothing else to global memory. "loop 480": in the loop with the products of
+# matrices there are at most 480 instructions for each 64 HMMA, which are 16 queries, 64 keys and 64
+# columns forward. A tile before the diagonal runs four fifths of them: the others mask scores, or
+# load heads that are not aligned.
 # 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, or 1 of 512.
 # Kernel 1 is one_shot: a packet is one word of 8 bytes. The kernels that add, and their limit, load
 # from eight ranks at once. "row 8 LDG.E.128": eight before a store or a branch, so that they are under
@@ -43,9 +46,16 @@ LIMITS = [
     (r"run<OptimizerUpdate<AdamW", 80, ["4 LDG.E.128", "4 STG.E.128"]),
     (r"run<OptimizerUpdate<(Sgd|Momentum)", 64, ["2 LDG.E.128", "STG.E.128"]),
     (r"run<Attention(Forward|KeysBackward|QueriesBackward)<Bf16", 255, ["LDGSTS.E.*128", "HMMA", "LDSM"]),
+    (r"run<Attention(Forward|KeysBackward)<Bf16, 64>", 255, ["loop 480"]),
+    (r"run<AttentionQueriesBackward<Bf16, 64>", 255, ["loop 330"]),
+    (r"run<Attention(Forward|KeysBackward|QueriesBackward)<Bf16, 128>", 255, ["loop 320"]),
     (r"run<Attention(Forward|KeysBackward|QueriesBackward)<float", 255, ["LDGSTS.E.*128", "FFMA"]),
     (r"run<Attention(Forward|KeysBackward|QueriesBackward)<", 255, ["max 2 BAR", "max 2 STG.E.128"]),
 ]
+
+# Bytes that a kernel may keep in memory for want of registers; others none. The first holds sums of
+# 96 KiB in the registers of 128 threads. What these spill is needed once for a tile.
+SPILLS = [(r"run<AttentionForward<Bf16, 128>", 48), (r"run<AttentionKeysBackward<float, 64>", 16)]
 
 
 def tool(name):
@@ -71,7 +81,7 @@ def demangled(names):
 
 
 def kernels_of(library, cuobjdump):
-    """name -> {"REG": ..., "STACK": ..., "SHARED": ..., "code": [instructions]}"""
+    """name -> {"REG": ..., "STACK": ..., "SHARED": ..., "code": [instructions], "loops": [parts of code]}"""
     environment = dict(os.environ, PATH=f"{os.path.dirname(tool('nvdisasm'))}:{os.environ['PATH']}")
     read = lambda option: subprocess.run([cuobjdump, option, library], capture_output=True, text=True,
                                          check=True, env=environment).stdout
@@ -82,13 +92,18 @@ def kernels_of(library, cuobjdump):
         elif name and "REG:" in line:
             usage = dict(re.findall(r"(\w+):(\d+)", line))
             kernels[name] = {key: int(usage.get(key, 0)) for key in ("REG", "STACK", "SHARED", "LOCAL")}
-            kernels[name]["code"] = []
+            kernels[name] |= {"code": [], "loops": []}
             name = None
     for line in read("-sass").splitlines():
         if match := re.match(r"\s*Function : (\S+)", line):
             name = match[1]
-        elif match := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
-            kernels[name]["code"].append(match[1])
+        elif match := re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*)", line):
+            code, loops = kernels[name]["code"], kernels[name]["loops"]
+            code.append(match[2])
+            # A branch backwards ends a loop. An instruction has 16 bytes.
+            target = re.search(r"0x([0-9a-f]+)", match[3]) if match[2].startswith("BRA") else None
+            if target and int(target[1], 16) < int(match[1], 16):
+                loops.append(code[int(target[1], 16) // 16:])
     names = demangled(list(kernels))
     return {names[each]: kernel for each, kernel in kernels.items()}
 
@@ -105,8 +120,9 @@ def longest_row(code, instruction):
 
 
 def faults_of(name, kernel):
-    if kernel["STACK"] or kernel["LOCAL"]:
-        yield f"spills {kernel['STACK'] + kernel['LOCAL']} bytes of registers"
+    spilled = kernel["STACK"] + kernel["LOCAL"]
+    if spilled > max((limit for pattern, limit in SPILLS if re.search(pattern, name)), default=0):
+        yield f"spills {spilled} bytes of registers"
     # On sm_90 the compiler counts a KiB more, which the system takes of every block.
     if "run<" in name and kernel["SHARED"] % 1024 > 128:
         yield f"has {kernel['SHARED']} bytes of static shared memory, where launch() counts 128"
@@ -118,9 +134,16 @@ def faults_of(name, kernel):
         for wanted in instructions:
             times, _, instruction = wanted.rpartition(" ")
             seen = sum(bool(re.match(instruction, code)) for code in kernel["code"])
+<<<<<<< HEAD
             if times.startswith("row "):
                 if longest_row(kernel["code"], instruction) < int(times[4:]):
                     yield f"has fewer than {times[4:]} instructions {instruction} under way at once"
+=======
+            if times == "loop":
+                most = max((sum("HMMA" in code for code in loop), len(loop)) for loop in kernel["loops"])
+                if most[1] * 64 > int(instruction) * most[0]:
+                    yield f"has a loop of {most[1]} instructions for {most[0]} HMMA: for each 64 more than {instruction}"
+>>>>>>> da39ed6a (Attention on a GPU: 32 rows a warp, exp2 of scaled scores, masks only on the diagonal, all loads asynchronous)
             elif times.startswith("max "):
                 if seen > int(times[4:]):
                     yield f"has {seen} instructions {instruction}, more than {times[4:]}"
