@@ -15,6 +15,7 @@ using ringside::collectives::Bf16;
 
 struct cublasContext {
   cudaStream_t stream = nullptr;
+  bool has_workspace = false;  // that the caller gave
 };
 
 namespace {
@@ -121,12 +122,14 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
+  handle->has_workspace = false;  // cuBLAS goes back to its own
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void* workspace, size_t bytes) {
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, size_t bytes) {
   const Place place = place_of(workspace);
   const bool valid = place.type == cudaMemoryTypeDevice && place.bytes_left >= bytes &&
                      reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0;
+  handle->has_workspace = valid;
   return valid ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) {
@@ -161,6 +164,8 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t op_a,
     return CUBLAS_STATUS_INVALID_VALUE;
   const auto stream = Stream::of(handle->stream);
   if (!stream) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (!handle->has_workspace)
+    violation("a product in a workspace that is not the handle's own: its bits may differ");
   stream->add([product] { product.compute(); });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
 #include "tests/cuda_standin/memory.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -80,6 +81,15 @@ Slab& slab_for(std::size_t bytes, int device, Memory& m) {
   return m.slabs[slab.base()] = slab;
 }
 
+// The first 4 MiB, and behind them a line in each 64 KiB: to touch all pages of large buffers would
+// take long.
+void fill_with_nan(std::byte* pointer, std::size_t bytes) {
+  constexpr std::size_t whole = 4 << 20, line = 64, apart = 64 << 10;
+  std::memset(pointer, 0xff, std::min(bytes, whole));  // NaN in all types
+  for (std::size_t at = whole; at < bytes; at += apart)
+    std::memset(pointer + at, 0xff, std::min(line, bytes - at));
+}
+
 }  // namespace
 
 void* allocate(int device, std::size_t bytes) {
@@ -95,8 +105,7 @@ void* allocate(int device, std::size_t bytes) {
   m.allocations[pointer] = {bytes, slab.base()};
   ++machine().allocations;
   after(&m.token);
-  constexpr std::size_t most_filled = 4 << 20;
-  std::memset(pointer, 0xff, rounded < most_filled ? rounded : most_filled);  // NaN in all types
+  fill_with_nan(pointer, rounded);
   return pointer;
 }
 
@@ -116,6 +125,7 @@ bool deallocate(void* pointer, int& device) {
   Slab& slab = m.slabs[found->second.slab];
   device = slab.device;
   m.used[device] -= (found->second.bytes + unit - 1) / unit * unit;
+  fill_with_nan(const_cast<std::byte*>(found->first), found->second.bytes);
   m.allocations.erase(found);
   --machine().allocations;
   if (--slab.live > 0) return true;
