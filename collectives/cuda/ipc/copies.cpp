@@ -1,10 +1,15 @@
-// cuda_ipc where ranks share a GPU: no kernel waits for another. Of a large all_reduce:
+// cuda_ipc where ranks share a GPU: no kernel waits for another. A collective goes in pieces, and
+// each piece has one barrier of the streams:
 //
-//     every rank copies its input into its own first area
+//     every rank copies its input into an area of its own arena
 //     stream_barrier()
-//     every rank adds its chunk of all first areas into its second area
-//     stream_barrier()                                      the first areas may be overwritten
-//     every rank copies the chunks from all second areas
+//     every rank reads that area of all arenas: adds or copies
+//
+// An arena has two areas, which pieces use by turns. So no barrier is needed after reading: a rank
+// that overwrites an area in piece n+2 has waited for the barrier of piece n+1, before which all
+// peers have read piece n. Each barrier costs turns of the GPU, which runs the processes one after
+// the other. That is why an all_reduce has no second phase, in which each rank would add a chunk
+// only: to read all inputs on every rank takes less time than another barrier.
 //
 // In a stream barrier each rank records an event in its stream, the hosts enter a barrier over the
 // group, and each stream waits for the events of all ranks. The barrier of the hosts is necessary:
@@ -13,27 +18,19 @@
 // wait for the events of the other, so no event is recorded again too early. The hosts wait for
 // each other and not for the GPU, so calls queue up.
 //
-// Each barrier costs turns of the GPU, which runs the processes one after the other. So a small
-// all_reduce has one barrier only, the way of a one_shot: every rank adds up all inputs itself.
-// These calls use the two areas by turns. A rank in call n+2 has waited for the barrier of call
-// n+1, before which all peers have read what it now overwrites.
-//
 // A rank reads from its next neighbour first and from itself last, so in each step every GPU is
 // read by one other.
 #include <algorithm>
 #include <array>
 
 #include "base/cuda.hpp"
-#include "collectives/algorithms/aligned_chunks.hpp"
+#include "collectives/algorithms/chunks.hpp"
 #include "collectives/call.hpp"
 #include "collectives/cuda/ipc/arena.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
 
 namespace ringside::collectives::cuda {
 namespace {
-
-// Up to here to add up all inputs on each rank is not slower than to wait twice.
-constexpr std::size_t most_in_one_phase = std::size_t{4} << 20;
 
 class Copies final : public IpcPath {
  public:
@@ -79,11 +76,6 @@ class Copies final : public IpcPath {
 
   template <Element T>
   void carry_out(const Call& call, const T* input, T* output) {
-    if (call.collective == Collective::all_reduce &&
-        call.count * sizeof(T) <= std::min(area_, most_in_one_phase))
-      return all_reduce_in_one_phase(call, input, output);
-    if (one_phase_calls_ > 0) stream_barrier();  // after it nobody reads what those calls left
-    one_phase_calls_ = 0;
     const Chunks blocks = Chunks::even(call.count, rank_.size());
     switch (call.collective) {
       case Collective::all_reduce:
@@ -101,32 +93,14 @@ class Copies final : public IpcPath {
     return call.reduce == ReduceOp::avg ? 1.0f / static_cast<float>(rank_.size()) : 1.0f;
   }
 
-  // The first after another kind of call takes the first area: peers may still read the second.
-  template <Element T>
-  void all_reduce_in_one_phase(const Call& call, const T* input, T* output) {
-    const int which = static_cast<int>(one_phase_calls_++ % 2);
-    copy(area<T>(rank_.rank(), which), input, call.count);
-    stream_barrier();
-    add_up(output, which, 0, call.count, scale_of(call));
-  }
-
-  // Two-shot: each rank adds up its chunk into its second area, and all ranks copy all sums.
   template <Element T>
   void all_reduce(const Call& call, const T* input, T* output) {
     for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
       const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
-      const Chunks chunks = aligned_chunks(count, rank_.size(), sizeof(T));
-      copy(area<T>(rank_.rank(), 0), input + begin, count);
+      copy(area<T>(rank_.rank()), input + begin, count);
       stream_barrier();
-      add_up(area<T>(rank_.rank(), 1) + chunks.begin(rank_.rank()), 0, chunks.begin(rank_.rank()),
-             chunks.size(rank_.rank()), scale_of(call));
-      stream_barrier();
-      for (int s = 1; s <= rank_.size(); ++s)
-        copy(output + begin + chunks.begin(rank_.after(s)),
-             area<T>(rank_.after(s), 1) + chunks.begin(rank_.after(s)),
-             chunks.size(rank_.after(s)));
-      // The second area is next written after the following stream_barrier(), and this rank's
-      // copies come before that.
+      add_up(output + begin, 0, count, scale_of(call));
+      ++pieces_;
     }
   }
 
@@ -136,12 +110,12 @@ class Copies final : public IpcPath {
     const std::size_t piece = piece_of_a_block<T>();
     for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
       for (int r = 0; r < rank_.size(); ++r)
-        copy(area<T>(rank_.rank(), 0) + r * piece, input + blocks.begin(r) + begin,
+        copy(area<T>(rank_.rank()) + r * piece, input + blocks.begin(r) + begin,
              part(blocks, r, begin, piece));
       stream_barrier();
-      add_up(output + begin, 0, rank_.rank() * piece, part(blocks, rank_.rank(), begin, piece),
+      add_up(output + begin, rank_.rank() * piece, part(blocks, rank_.rank(), begin, piece),
              scale_of(call));
-      stream_barrier();
+      ++pieces_;
     }
   }
 
@@ -149,12 +123,12 @@ class Copies final : public IpcPath {
   void all_gather(const Chunks& blocks, const T* input, T* output) {
     const std::size_t piece = piece_of_a_block<T>();
     for (std::size_t begin = 0; begin < blocks.size(0); begin += piece) {
-      copy(area<T>(rank_.rank(), 0), input + begin, part(blocks, rank_.rank(), begin, piece));
+      copy(area<T>(rank_.rank()), input + begin, part(blocks, rank_.rank(), begin, piece));
       stream_barrier();
       for (int s = 1; s <= rank_.size(); ++s)
-        copy(output + blocks.begin(rank_.after(s)) + begin, area<T>(rank_.after(s), 0),
+        copy(output + blocks.begin(rank_.after(s)) + begin, area<T>(rank_.after(s)),
              part(blocks, rank_.after(s), begin, piece));
-      stream_barrier();
+      ++pieces_;
     }
   }
 
@@ -162,10 +136,10 @@ class Copies final : public IpcPath {
   void broadcast(const Call& call, T* output) {
     for (std::size_t begin = 0, piece = area_ / sizeof(T); begin < call.count; begin += piece) {
       const std::size_t count = std::min<std::size_t>(piece, call.count - begin);
-      if (rank_.rank() == call.root) copy(area<T>(rank_.rank(), 0), output + begin, count);
+      if (rank_.rank() == call.root) copy(area<T>(rank_.rank()), output + begin, count);
       stream_barrier();
-      if (rank_.rank() != call.root) copy(output + begin, area<T>(call.root, 0), count);
-      stream_barrier();
+      if (rank_.rank() != call.root) copy(output + begin, area<T>(call.root), count);
+      ++pieces_;
     }
   }
 
@@ -179,18 +153,21 @@ class Copies final : public IpcPath {
     return begin >= blocks.size(r) ? 0 : std::min(piece, blocks.size(r) - begin);
   }
 
+  // Of the two areas and of the two events, the ones of this piece.
+  int turn() const { return static_cast<int>(pieces_ % 2); }
+
   template <Element T>
-  T* area(int of, int which) const {
-    return reinterpret_cast<T*>(arena_.of(of) + which * area_);
+  T* area(int of) const {
+    return reinterpret_cast<T*>(arena_.of(of) + static_cast<std::size_t>(turn()) * area_);
   }
 
-  // into = the sum of an area of all ranks, from element `at` on.
+  // into = the sum of all ranks' areas, from element `at` on.
   template <Element T>
-  void add_up(T* into, int which, std::size_t at, std::size_t count, float scale) {
+  void add_up(T* into, std::size_t at, std::size_t count, float scale) {
     Addends<T> addends;
     addends.count = rank_.size();
     addends.first = rank_.after(1);
-    for (int r = 0; r < rank_.size(); ++r) addends.input[r] = area<T>(r, which) + at;
+    for (int r = 0; r < rank_.size(); ++r) addends.input[r] = area<T>(r) + at;
     check_cuda(launch_sum(addends, into, count, scale, rank_.resident_blocks, stream_),
                fmt::format("rank {} launching the sum", rank_.rank()));
   }
@@ -203,7 +180,7 @@ class Copies final : public IpcPath {
   }
 
   void stream_barrier() {
-    const int which = static_cast<int>(barriers_++ % 2);
+    const int which = turn();
     check_cuda(cudaEventRecord(events_[which], stream_),
                fmt::format("rank {} recording an event", rank_.rank()));
     rank_.group.barrier();
@@ -214,12 +191,11 @@ class Copies final : public IpcPath {
   }
 
   IpcRank& rank_;
-  const std::size_t area_;  // bytes of each half of the arena: the first for inputs, then sums
+  const std::size_t area_;  // bytes of each half of the arena
   const CudaStream stream_;
   const std::array<CudaEvent, 2> events_;
   const SharedArena arena_;
-  std::uint64_t barriers_ = 0;
-  std::uint64_t one_phase_calls_ = 0;  // since the latest call of another kind
+  std::uint64_t pieces_ = 0;  // so far
 };
 
 }  // namespace
