@@ -54,8 +54,9 @@ LIMITS = [
 ]
 
 # Bytes that a kernel may keep in memory for want of registers; others none. The first holds sums of
-# 96 KiB in the registers of 128 threads. What these spill is needed once for a tile.
-SPILLS = [(r"run<AttentionForward<Bf16, 128>", 48), (r"run<AttentionKeysBackward<float, 64>", 16)]
+# 96 KiB in the registers of 128 threads. What these spill is needed once for a tile or a row.
+SPILLS = [(r"run<AttentionForward<Bf16, 128>", 48), (r"run<AttentionKeysBackward<float, 64>", 16),
+          (r"run<RmsNorm<Bf16, 256>", 8)]
 
 
 def tool(name):
@@ -134,16 +135,13 @@ def faults_of(name, kernel):
         for wanted in instructions:
             times, _, instruction = wanted.rpartition(" ")
             seen = sum(bool(re.match(instruction, code)) for code in kernel["code"])
-<<<<<<< HEAD
             if times.startswith("row "):
                 if longest_row(kernel["code"], instruction) < int(times[4:]):
                     yield f"has fewer than {times[4:]} instructions {instruction} under way at once"
-=======
-            if times == "loop":
+            elif times == "loop":
                 most = max((sum("HMMA" in code for code in loop), len(loop)) for loop in kernel["loops"])
                 if most[1] * 64 > int(instruction) * most[0]:
                     yield f"has a loop of {most[1]} instructions for {most[0]} HMMA: for each 64 more than {instruction}"
->>>>>>> da39ed6a (Attention on a GPU: 32 rows a warp, exp2 of scaled scores, masks only on the diagonal, all loads asynchronous)
             elif times.startswith("max "):
                 if seen > int(times[4:]):
                     yield f"has {seen} instructions {instruction}, more than {times[4:]}"
