@@ -96,8 +96,12 @@ class Engine {
               "backward of {}: expected a gradient of {} {} for input {}, got {} {}", from.name(),
               name_of(to->output_dtype()), to->output_shape(), input, name_of(grad.dtype()),
               grad.shape());
-      pending.grad = pending.grad.defined() ? sum_of(std::move(pending.grad), std::move(grad))
-                                            : std::move(grad);
+      if (pending.grad.defined()) {
+        pending.grad = sum_of(std::move(pending.grad), std::move(grad));
+        Profile::note_backward("gradient sums");
+      } else {
+        pending.grad = std::move(grad);
+      }
     }
     if (--pending.awaited > 0) return;
     if (!DeferredGradients::take(to, pending.grad))

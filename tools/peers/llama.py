@@ -98,11 +98,14 @@ def make_llama(model_name, batch, sequence, device="cpu", dtype=None):
             self.blocks = nn.ModuleList(Block() for _ in range(layers))
             self.norm, self.head = Norm(), nn.Linear(d, vocabulary, bias=False)
 
-        def forward(self, tokens):
+        def hidden(self, tokens):
             x = self.embed(tokens)
             for block in self.blocks:
                 x = block(x)
-            return self.head(self.norm(x))
+            return x
+
+        def forward(self, tokens):
+            return self.head(self.norm(self.hidden(tokens)))
 
     torch.manual_seed(0)
     return Llama().to(device, dtype)
