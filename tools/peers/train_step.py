@@ -311,10 +311,11 @@ def main():
     parser.add_argument("--sequence", type=int, default=256)
     parser.add_argument("--threads", help="on the CPU [1,2]")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=7)
+    parser.add_argument("--steps", type=int, help="[7; on a GPU 20]")
     parser.add_argument("--json", help="write the figures of the last number of threads to this file")
     parser.add_argument("--torch-child", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.steps = args.steps or (7 if args.device == "cpu" else 20)
     require_torch()
     if args.torch_child:
         return torch_child(args.torch_child, args, int(args.threads))
