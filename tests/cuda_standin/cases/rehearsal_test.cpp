@@ -93,7 +93,8 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
                "case $1 in --list-gpus) echo 'GPU 0: S';; *) echo 'Stand-in, 1';; esac\n");
   write_script(bare / "path" / "ldconfig", "echo libnccl.so.2\n");
   write_script(bare / "path" / "compute-sanitizer",
-               "case \"$*\" in *kernel_substring=ringside*) ;; *) exit 8;; esac\n"
+               "case \"$*\" in *racecheck*kernel_substring*) exit 8;; *racecheck*) ;;\n"
+               "  *kernel_substring=ringside*) ;; *) exit 8;; esac\n"
                "while [ \"$1\" != env ]; do shift; done\nexec \"$@\"\n");
   const fs::path wheel = bare / "site-packages" / "nvidia" / "cublas" / "lib";
   fs::create_directories(wheel);

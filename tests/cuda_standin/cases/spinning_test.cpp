@@ -57,7 +57,7 @@ TEST_CASE("calls over cuda_ipc queue up on the device, by kernels and by copies"
   }
 }
 
-TEST_CASE("calls over cuda_ipc can be captured and launched again and again; copies cannot") {
+TEST_CASE("calls over cuda_ipc can be captured and launched again and again, copies cannot") {
   const Outcome kernels = run_worker(3, "captured");
   CAPTURE(kernels.out);
   CAPTURE(kernels.err);
