@@ -215,6 +215,21 @@ void plan_pipeline(const TrainArguments& args, TrainingPlan& plan) {
                             args.stages_per_rank.value_or(0));
 }
 
+// Between GPUs there are the collectives of data and tensor parallelism, and no others yet.
+void require_calls_of_gpus(const training::MeshPlan& mesh) {
+  using parallel::Axis;
+  const auto refuse = [&](const char* what, const char* calls) {
+    throw UsageError(fmt::format(
+        "{} needs {}, which the backends of GPUs do not have: train on axes dp, fsdp, tp and cp "
+        "(--context all_gather), or leave out --device",
+        what, calls));
+  };
+  if (mesh.shape.size(Axis::pp) > 1) refuse("a pipeline (pp)", "send and recv");
+  if (mesh.shape.size(Axis::ep) > 1) refuse("expert parallel (ep)", "all_to_all");
+  if (mesh.shape.size(Axis::cp) > 1 && mesh.context.exchange == context_parallel::Exchange::ulysses)
+    refuse("--context ulysses", "all_to_all");
+}
+
 // Where the ranks compute and how they communicate.
 void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine,
                 TrainingPlan& plan) {
@@ -228,6 +243,7 @@ void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine
       throw UsageError(
           "--context ring merges blocks on the CPU only: choose all_gather or ulysses");
   }
+  if (plan.mesh && plan.device == autograd::Device::cuda) require_calls_of_gpus(*plan.mesh);
   const int copies = plan.mesh ? plan.mesh->gradient_ranks() : ranks;
   const bool shards = plan.mesh && plan.mesh->shape.size(parallel::Axis::fsdp) > 1;
   if (!args.has("--parallel")) plan.strategy = shards ? "zero3" : copies == 1 ? "single" : "flat";

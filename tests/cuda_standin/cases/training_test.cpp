@@ -46,6 +46,23 @@ TEST_CASE("training on GPUs follows the CPU, with every strategy and backend") {
   }
 }
 
+TEST_CASE("what the backends of GPUs cannot call is said before a rank starts") {
+  const Training training({"--device", "cuda", "-n", "2"});
+  const auto refused = [&](Command options) {
+    const Outcome outcome = training.run(options, {{"RINGSIDE_STANDIN_DEVICES", "8"}});
+    CHECK(outcome.exit_code != 0);
+    return outcome.err;
+  };
+  const std::string instead =
+      ", which the backends of GPUs do not have: train on axes dp, fsdp, tp and cp "
+      "(--context all_gather), or leave out --device\n";
+  CHECK(contains(refused({"--mesh", "pp=2"}), "a pipeline (pp) needs send and recv" + instead));
+  CHECK(contains(refused({"--mesh", "cp=2", "--context", "ulysses"}),
+                 "--context ulysses needs all_to_all" + instead));
+  CHECK(contains(refused({"--mesh", "ep=2", "--experts", "4"}),
+                 "expert parallel (ep) needs all_to_all" + instead));
+}
+
 TEST_CASE("each rank makes a context on its own GPU only, and leaves nothing open") {
   const Training training({"-n", "8", "--steps", "2", "--batch", "16", "--device", "cuda"});
   const auto report = training.path("report");
