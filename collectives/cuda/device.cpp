@@ -1,8 +1,10 @@
 #include "collectives/cuda/device.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/cuda.hpp"
+#include "base/environment.hpp"
 #include "collectives/cuda/device_backend.hpp"
 
 namespace ringside::collectives::cuda {
@@ -11,7 +13,16 @@ bool built_with_cuda() {
   return true;
 }
 
+// CUDA loads a kernel at its first launch, and may wait for all that runs on the GPU. A kernel of
+// ours that runs may wait for another process, which may wait for this launch. So processes that
+// work together load all kernels, those of cuBLAS too, when the driver starts, unless the user has
+// chosen (CUDA C++ Programming Guide, "Lazy Loading", "Concurrent execution").
+static void load_kernels_at_the_start() {
+  if (environment("WORLD_SIZE").value_or("1") != "1") ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 std::optional<std::string> what_is_missing() {
+  load_kernels_at_the_start();
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result == cudaSuccess && count > 0) return std::nullopt;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -31,6 +32,17 @@ std::size_t most_dynamic_shared(const void* kernel) {
   const int without = shared_without_opt_in - shared_static;
   return static_cast<std::size_t>(
       found == opt_ins().bytes.end() ? without : std::max(without, found->second));
+}
+
+// Each process loads its kernels for itself.
+void load(const void* kernel, int device) {
+  static Lock& lock = *new Lock;
+  static std::set<const void*>& loaded = *new std::set<const void*>;
+  {
+    const std::lock_guard guard(lock);
+    if (!loaded.insert(kernel).second) return;
+  }
+  Stream::wait_for_device(device);
 }
 
 bool is_cooperative(const cudaLaunchConfig_t& config) {
@@ -111,6 +123,7 @@ cudaError_t launch_blocks(const cudaLaunchConfig_t& config, const void* kernel, 
   const bool together = is_cooperative(config);
   if (together && blocks > multiprocessors * (threads_of_multiprocessor / threads))
     return report(cudaErrorCooperativeLaunchTooLarge);
+  if (machine().lazy) load(kernel, stream->device());
   const int room = together ? static_cast<int>(blocks * threads) : 0, device = stream->device();
   stream->add([grid, together, room, device, body = std::move(body)] {
     const Room its(device, room);

@@ -40,6 +40,8 @@ Machine::Machine()
       seed(number("RINGSIDE_STANDIN_SEED", 1)),
       failing(number("RINGSIDE_STANDIN_FAIL", 0)) {
   mig = number("RINGSIDE_STANDIN_MIG", 0) != 0;
+  const char* const loading = std::getenv("CUDA_MODULE_LOADING");
+  lazy = number("RINGSIDE_STANDIN_LAZY", 0) != 0 && !(loading && std::string(loading) == "EAGER");
   const char* const without = std::getenv("RINGSIDE_STANDIN_WITHOUT");
   ipc = !without || std::string(without) != "ipc";
   peers = !without || std::string(without) != "peers";

@@ -28,6 +28,7 @@ struct Machine {
   std::atomic<int> devices = 1;
   std::uint64_t seed = 1;
   std::atomic<bool> ipc = true, peers = true, mig = false;
+  bool lazy = false;  // a kernel is loaded at its first launch, which waits for the device
   std::atomic<unsigned> contexts = 0;
   std::atomic<std::uint64_t> calls = 0, failing = 0;  // the number of the call that fails; 0: none
   std::atomic<int> error = cudaErrorUnknown;

@@ -21,6 +21,8 @@
 //
 //     RINGSIDE_STANDIN_DEVICES=8         how many GPUs there are [1]
 //     RINGSIDE_STANDIN_MIG=1             they are MIG instances of one GPU
+//     RINGSIDE_STANDIN_LAZY=1            the first launch of a kernel waits for the device, unless
+//                                        CUDA_MODULE_LOADING is EAGER at the first call
 //     RINGSIDE_STANDIN_SEED=1            of the delays [1]; 0: no delays
 //     RINGSIDE_STANDIN_FAIL=12           the 12th call of the runtime fails
 //     RINGSIDE_STANDIN_WITHOUT=ipc       devices that cannot share memory between processes

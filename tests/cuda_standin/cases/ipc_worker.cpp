@@ -6,6 +6,7 @@
 //     ipc_worker queued      calls of several sizes queue up on the device
 //     ipc_worker captured    a CUDA graph of calls, launched three times
 //     ipc_worker groups      five groups' calls, begun in another order on each rank
+//     ipc_worker lazy        rank 1 begins when rank 0 has launched a kernel for the first time
 //     ipc_worker argument    rank 1 passes memory of the host: what is freed afterwards
 //     ipc_worker mismatch    rank 1 makes another call
 //     ipc_worker late        rank 1 makes the call after the deadline
@@ -26,6 +27,7 @@
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
+#include "collectives/cuda/kernels.hpp"
 #include "collectives/half.hpp"
 #include "collectives/one_sided/collectives.hpp"
 #include "collectives/process_group.hpp"
@@ -250,6 +252,37 @@ void check_groups(ProcessGroup& hosts) {
   require(error == "", "{}", error);
 }
 
+// Rank 0's kernel waits for rank 1's, and rank 1 for the launch of another kernel on rank 0.
+void check_lazy(ProcessGroup& hosts) {
+  const auto backend = cuda::make_cuda_ipc_backend(hosts, rank_info_from_environment().local_rank,
+                                                   {.timeout = Seconds(5), .area_bytes = 40000});
+  const DeviceBuffer buffer(40000), sum(40000);
+  const CudaStream stream("making a stream");
+  backend->run(all_reduce_of(10000), buffer.data(), buffer.data());
+  std::string error;
+  const auto run = [&] {
+    try {
+      backend->run(all_reduce_of(10000), buffer.data(), buffer.data());
+    } catch (const std::exception& failure) {
+      error = failure.what();
+    }
+  };
+  std::thread call;
+  if (hosts.rank() == 0) {
+    call = std::thread(run);
+    while (standin::usage().blocks == 0) std::this_thread::yield();
+    cuda::Addends<float> addends;
+    addends.count = 1;
+    addends.input[0] = static_cast<const float*>(sum.data());
+    check_cuda(cuda::launch_sum(addends, static_cast<float*>(sum.data()), 10000, 1.0f, 1, stream),
+               "launching a kernel for the first time");
+  }
+  hosts.barrier();
+  if (hosts.rank() == 1) call = std::thread(run);
+  call.join();
+  require(error == "", "{}", error);
+}
+
 void check_argument(ProcessGroup& hosts) {
   const int before = standin::usage().allocations;
   {
@@ -329,6 +362,8 @@ int main(int argc, char** argv) {
       check_captured(hosts);
     } else if (mode == "groups") {
       check_groups(hosts);
+    } else if (mode == "lazy") {
+      check_lazy(hosts);
     } else if (mode == "argument") {
       check_argument(hosts);
     } else if (mode == "calls") {

@@ -81,6 +81,18 @@ TEST_CASE("kernels of several groups share the multiprocessors, and none waits f
                  "multiprocessors)"));
 }
 
+TEST_CASE("kernels are loaded before one spins, because loading waits for the GPU") {
+  const Variables lazy = {{"RINGSIDE_STANDIN_LAZY", "1"}};
+  const Outcome outcome = run_worker(2, "lazy", lazy);
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  // A user's own choice is kept, and its price is an error by the deadline.
+  const Outcome chosen =
+      run_worker(2, "lazy", {{"RINGSIDE_STANDIN_LAZY", "1"}, {"CUDA_MODULE_LOADING", "LAZY"}});
+  CHECK(chosen.exit_code != 0);
+}
+
 TEST_CASE("an error in an argument leaves the GPU usable: only the arena is not freed") {
   for (const char* devices : {"8", "1"}) {
     const Outcome outcome = run_worker(3, "argument", {{"RINGSIDE_STANDIN_DEVICES", devices}});
