@@ -422,7 +422,7 @@ TEST_CASE("a job leaves no folder if it ends well, is interrupted, or fails with
 TEST_CASE("a killed launcher leaves no folder, also if a rank has just failed") {
   const TemporaryFolder folder;
   Program program({ringside_binary, "bench", "all_reduce", "-n", "3", "--backends", "tcp",
-                   "--bytes", "4B,64KB,1MB,4MB"},
+                   "--bytes", "4B,64KB,1MB,4MB,16MB,32MB"},
                   {{"TMPDIR", folder.path.string()}});
   REQUIRE(program.wait_for("3 ranks on"));
   // A stopped rank keeps the job alive until the launcher is killed.
