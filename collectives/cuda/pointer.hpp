@@ -12,17 +12,9 @@
 
 namespace ringside::collectives::cuda {
 
-// Throws Error unless `pointer` is memory of a GPU. A kernel that reads an invalid address would
-// make the GPU unusable for the rest of the process.
-inline void require_device_memory(const void* pointer, std::string_view what) {
-  require(is_device_memory(pointer),
-          "{}: expected memory of a GPU, got a buffer of the host: allocate it with DeviceBuffer "
-          "or cudaMalloc",
-          what);
-}
-
-// The same for the buffers of calls, which are used again and again: it does not ask the driver
-// about an address that it has asked about lately.
+// Throws Error unless the buffers of a call are memory of a GPU. A kernel that reads an invalid
+// address would make the GPU unusable for the rest of the process. Buffers are used again and
+// again: it does not ask the driver about an address that it has asked about lately.
 class KnownBuffers {
  public:
   // The buffers that rank `rank` of `size` passes to a call that has a kernel. A rank whose block
@@ -41,7 +33,10 @@ class KnownBuffers {
     const void*& place =
         known_[mix_bits(reinterpret_cast<std::uintptr_t>(pointer)) % known_.size()];
     if (place == pointer && pointer) return;
-    cuda::require_device_memory(pointer, describe(call));
+    require(is_device_memory(pointer),
+            "{}: expected memory of a GPU, got a buffer of the host: allocate it with DeviceBuffer "
+            "or cudaMalloc",
+            describe(call));
     place = pointer;
   }
 

@@ -33,21 +33,30 @@ struct Block {
   std::vector<Line> lines = {};
 };
 
+// Whether each original input that is sent is still in the buffer then.
+bool keeps_input(const Schedule& schedule) {
+  std::vector<bool> changed(static_cast<std::size_t>(schedule.chunks));
+  for (const Step& step : schedule.steps) {
+    if (step.send && step.send->input)
+      for (int i = 0; i < step.send->chunks.count; ++i)
+        if (changed[step.send->taken().at(i)]) return false;
+    if (step.receive)
+      for (int i = 0; i < step.receive->chunks.count; ++i)
+        changed[step.receive->chunks.at(i)] = true;
+  }
+  return true;
+}
+
 // One GPU's part. Its lines are in one order, that of the schedule: a line waits for the one before
 // it where that stands in another block. So no line waits for two, which MSCCL could only say by a
 // nop, and nops shift the numbers that its compiler and its interpreter give to steps.
 class Writer {
  public:
-  Writer(Collective collective, int rank, const std::vector<Schedule>& all)
-      : collective_(collective), rank_(rank), all_(all), mine_(all[rank]) {
-    in_place_ = collective != Collective::all_to_all && keeps_input();
-  }
-
-  bool in_place() const { return in_place_; }
-
   // Without `in_place` the input stays as it is: what the output needs of it is copied first.
-  std::vector<Block> write(bool in_place) {
-    in_place_ = in_place;
+  Writer(int rank, const std::vector<Schedule>& all, bool in_place, char output)
+      : rank_(rank), all_(all), mine_(all[rank]), in_place_(in_place), output_(output) {}
+
+  std::vector<Block> write() {
     for (const Step& step : mine_.steps) {  // the nth block sends to the nth peer and receives
       if (step.send && step.send->to != rank_) block_for(step.send->to, &Block::send_to);
       if (step.receive && step.receive->from != rank_)
@@ -73,22 +82,6 @@ class Writer {
     return static_cast<std::size_t>(found - blocks_.begin());
   }
 
-  // Whether each original input that is sent is still in the buffer then.
-  bool keeps_input() const {
-    std::vector<bool> changed(static_cast<std::size_t>(mine_.chunks));
-    for (const Step& step : mine_.steps) {
-      if (step.send && step.send->input)
-        for (int i = 0; i < step.send->chunks.count; ++i)
-          if (changed[step.send->taken().at(i)]) return false;
-      if (step.receive)
-        for (int i = 0; i < step.receive->chunks.count; ++i)
-          changed[step.receive->chunks.at(i)] = true;
-    }
-    return true;
-  }
-
-  char output() const { return in_place_ && collective_ != Collective::all_gather ? 'i' : 'o'; }
-
   // The chunks that are read, or end, as the rank has put them there.
   void copy_input() {
     std::vector<bool> used(static_cast<std::size_t>(mine_.chunks), true), seen(used.size());
@@ -112,18 +105,18 @@ class Writer {
     std::vector<Line> sends, receives;
     const Step& step = mine_.steps[s];
     if (step.send) {
-      const char from = step.send->input && !in_place_ ? 'i' : output();
+      const char from = step.send->input && !in_place_ ? 'i' : output_;
       const ChunkRange taken = step.send->taken(), named = step.send->chunks;
       const bool adds = step.receive && step.receive->action == Action::add;
       const char* type = step.send->to != rank_ ? "s" : adds ? "re" : "cpy";
       for (const auto& [i, count] : pieces_of(*step.send))
-        sends.push_back({type, {from, taken.at(i)}, {output(), named.at(i)}, count});
+        sends.push_back({type, {from, taken.at(i)}, {output_, named.at(i)}, count});
     }
     if (step.receive && step.receive->from != rank_) {
       const char* type = step.receive->action == Action::add ? "rrc" : "r";
       // As the sender cuts it.
       for (const auto& [i, count] : pieces_of(*all_[step.receive->from].steps[s].send)) {
-        const Place at{output(), step.receive->chunks.at(i)};
+        const Place at{output_, step.receive->chunks.at(i)};
         receives.push_back({type, at, at, count});
       }
     }
@@ -174,11 +167,11 @@ class Writer {
     last_ = block;
   }
 
-  const Collective collective_;
   const int rank_;
   const std::vector<Schedule>& all_;
   const Schedule& mine_;
-  bool in_place_;
+  const bool in_place_;
+  const char output_;  // the buffer in which the schedule runs: i or o
   std::vector<Block> blocks_;
   std::optional<std::size_t> last_;  // the block of the line before
 };
@@ -196,9 +189,7 @@ std::string write_msccl(const std::string& name, Collective collective,
           "MSCCL's files are for all_reduce, all_gather, reduce_scatter and all_to_all, not for {}",
           name_of(collective));
   const int ranks = static_cast<int>(schedules.size()), chunks = schedules[0].chunks;
-  std::vector<Writer> writers;
-  for (int r = 0; r < ranks; ++r) writers.emplace_back(collective, r, schedules);
-  const bool in_place = std::ranges::all_of(writers, &Writer::in_place);
+  const bool in_place = collective != all_to_all && std::ranges::all_of(schedules, keeps_input);
   require(in_place || collective != reduce_scatter,
           "this reduce_scatter sends input that it has added to before: a file of MSCCL would need "
           "scratch memory");
@@ -211,7 +202,8 @@ std::string write_msccl(const std::string& name, Collective collective,
     const bool gathers = collective == all_gather, scatters = collective == reduce_scatter;
     text += fmt::format("  <gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"0\">\n", r,
                         gathers ? chunks / ranks : chunks, scatters ? chunks / ranks : chunks);
-    const std::vector<Block> blocks = writers[r].write(in_place);
+    const std::vector<Block> blocks =
+        Writer(r, schedules, in_place, in_place && !gathers ? 'i' : 'o').write();
     for (std::size_t b = 0; b < blocks.size(); ++b) {
       text += fmt::format("    <tb id=\"{}\" send=\"{}\" recv=\"{}\" chan=\"0\">\n", b,
                           blocks[b].send_to, blocks[b].receive_from);

@@ -17,7 +17,7 @@ __global__ void compute(float* x, std::int64_t n, int times) {
   x[i] = value;
 }
 
-class CudaDevice : public Device {
+class CudaDevice : public CudaStreams<Device> {
  public:
   CudaDevice(int chunks, int slots, std::int64_t n)
       : n_(n), host_(static_cast<std::size_t>(chunks * n)), slots_(slots) {
@@ -34,14 +34,6 @@ class CudaDevice : public Device {
       must(cudaHostRegister(host_.data(), host_.size() * sizeof(float), 0), "pin_host_memory");
     pinned_ = true;
   }
-  int new_stream() override {
-    must(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking), "new_stream");
-    return static_cast<int>(streams_.size()) - 1;
-  }
-  int new_event() override {
-    must(cudaEventCreateWithFlags(&events_.emplace_back(), cudaEventDisableTiming), "new_event");
-    return static_cast<int>(events_.size()) - 1;
-  }
   void copy_in(int stream, int slot, int chunk) override {
     must(cudaMemcpyAsync(slots_[slot], host_.data() + chunk * n_, bytes(), cudaMemcpyHostToDevice,
                          streams_[stream]),
@@ -55,15 +47,6 @@ class CudaDevice : public Device {
     must(cudaMemcpyAsync(host_.data() + chunk * n_, slots_[slot], bytes(), cudaMemcpyDeviceToHost,
                          streams_[stream]),
          "copy_out");
-  }
-  void record(int event, int stream) override {
-    must(cudaEventRecord(events_[event], streams_[stream]), "record");
-  }
-  void wait(int stream, int event) override {
-    must(cudaStreamWaitEvent(streams_[stream], events_[event]), "wait");
-  }
-  void synchronize(int stream) override {
-    must(cudaStreamSynchronize(streams_[stream]), "synchronize");
   }
 
   // From now on a kernel takes as long as a copy in, whose time is returned. Pins nothing.
@@ -100,8 +83,6 @@ class CudaDevice : public Device {
   std::int64_t n_;
   std::vector<float> host_;
   std::vector<float*> slots_;
-  std::vector<cudaStream_t> streams_;
-  std::vector<cudaEvent_t> events_;
   int times_ = 0;
   bool pinned_ = false;
 };

@@ -33,7 +33,7 @@ __global__ void kernel(Kind kind, Layer layer, const float* in, float* error, bo
   if (i < n) work(kind, layer, in, error, last, rate ? *rate : argument, i);
 }
 
-class CudaTraining : public TrainingDevice {
+class CudaTraining : public CudaStreams<TrainingDevice> {
  public:
   explicit CudaTraining(int steps) : steps_(steps), layers_(layers) {
     must(cudaMallocHost(&batches_, sizeof(float) * n * steps), "pinned memory");
@@ -59,14 +59,6 @@ class CudaTraining : public TrainingDevice {
     cudaFreeHost(rates_);
   }
 
-  int new_stream() override {
-    must(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking), "new_stream");
-    return static_cast<int>(streams_.size()) - 1;
-  }
-  int new_event() override {
-    must(cudaEventCreateWithFlags(&events_.emplace_back(), cudaEventDisableTiming), "new_event");
-    return static_cast<int>(events_.size()) - 1;
-  }
   void allocate_gradient(int layer) override {
     must(cudaMalloc(&layers_[layer].gradient, sizeof(float) * n), "allocate_gradient");
   }
@@ -88,15 +80,6 @@ class CudaTraining : public TrainingDevice {
     launch(weight_update, stream, layer, nullptr, rate);
   }
   float rate(int step) const override { return rates_[step]; }
-  void record(int event, int stream) override {
-    must(cudaEventRecord(events_[event], streams_[stream]), "record");
-  }
-  void wait(int stream, int event) override {
-    must(cudaStreamWaitEvent(streams_[stream], events_[event]), "wait");
-  }
-  void synchronize(int stream) override {
-    must(cudaStreamSynchronize(streams_[stream]), "synchronize");
-  }
   void begin_capture(int stream) override {
     must(cudaStreamBeginCapture(streams_[stream], cudaStreamCaptureModeGlobal), "begin_capture");
   }
@@ -150,8 +133,6 @@ class CudaTraining : public TrainingDevice {
   float *batches_ = nullptr, *rates_ = nullptr;  // on the host
   float *batch_ = nullptr, *error_ = nullptr, *rate_ = nullptr;
   std::vector<Layer> layers_;
-  std::vector<cudaStream_t> streams_;
-  std::vector<cudaEvent_t> events_;
   std::vector<cudaGraphExec_t> graphs_;
 };
 

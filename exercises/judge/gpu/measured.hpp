@@ -114,6 +114,33 @@ void run_once(const char* name, const Kernel& kernel, const Shape& shape) {
   must(cudaDeviceSynchronize(), name);
 }
 
+// The streams and events of a device that a student's program drives.
+template <class Device>
+class CudaStreams : public Device {
+ public:
+  int new_stream() override {
+    must(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking), "new_stream");
+    return static_cast<int>(streams_.size()) - 1;
+  }
+  int new_event() override {
+    must(cudaEventCreateWithFlags(&events_.emplace_back(), cudaEventDisableTiming), "new_event");
+    return static_cast<int>(events_.size()) - 1;
+  }
+  void record(int event, int stream) override {
+    must(cudaEventRecord(events_[event], streams_[stream]), "record");
+  }
+  void wait(int stream, int event) override {
+    must(cudaStreamWaitEvent(streams_[stream], events_[event]), "wait");
+  }
+  void synchronize(int stream) override {
+    must(cudaStreamSynchronize(streams_[stream]), "synchronize");
+  }
+
+ protected:
+  std::vector<cudaStream_t> streams_;
+  std::vector<cudaEvent_t> events_;
+};
+
 // The median time of 21 runs of what `start` gives to the GPU, in seconds.
 template <class Start>
 double median_time(const char* name, const Start& start) {

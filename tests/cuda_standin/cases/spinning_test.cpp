@@ -21,16 +21,23 @@ Outcome run_worker(int ranks, const std::string& mode, const Variables& more = {
       Seconds(200));
 }
 
+// What the worker of all ranks prints; it must end well.
+std::string worker_output(int ranks, const std::string& mode, const Variables& more = {}) {
+  const Outcome outcome = run_worker(ranks, mode, more);
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  return outcome.out;
+}
+
 }  // namespace
 
 TEST_CASE("processes with a GPU each get the plain sums, whatever the size and alignment") {
   for (const int ranks : {2, 3, 4, 8}) {
     CAPTURE(ranks);
-    const Outcome outcome = run_worker(ranks, "check");
-    CAPTURE(outcome.out);
-    CAPTURE(outcome.err);
-    CHECK(outcome.exit_code == 0);
-    CHECK(!contains(outcome.out, "instead of"));
+    const std::string out = worker_output(ranks, "check");
+    CAPTURE(out);
+    CHECK(!contains(out, "instead of"));
   }
 }
 
@@ -41,27 +48,18 @@ TEST_CASE("a small all_reduce over cuda_ipc is one launch, without a query or an
 }
 
 TEST_CASE("processes that share a GPU get the plain sums by copies") {
-  const Outcome outcome = run_worker(3, "copies", {{"RINGSIDE_STANDIN_DEVICES", "1"}});
-  CAPTURE(outcome.out);
-  CAPTURE(outcome.err);
-  CHECK(outcome.exit_code == 0);
-  CHECK(!contains(outcome.out, "instead of"));
+  const std::string out = worker_output(3, "copies", {{"RINGSIDE_STANDIN_DEVICES", "1"}});
+  CAPTURE(out);
+  CHECK(!contains(out, "instead of"));
 }
 
 TEST_CASE("calls over cuda_ipc queue up on the device, by kernels and by copies") {
-  for (const char* devices : {"8", "1"}) {
-    const Outcome outcome = run_worker(3, "queued", {{"RINGSIDE_STANDIN_DEVICES", devices}});
-    CAPTURE(outcome.out);
-    CAPTURE(outcome.err);
-    CHECK(outcome.exit_code == 0);
-  }
+  for (const char* devices : {"8", "1"})
+    worker_output(3, "queued", {{"RINGSIDE_STANDIN_DEVICES", devices}});
 }
 
 TEST_CASE("calls over cuda_ipc can be captured and launched again and again, copies cannot") {
-  const Outcome kernels = run_worker(3, "captured");
-  CAPTURE(kernels.out);
-  CAPTURE(kernels.err);
-  CHECK(kernels.exit_code == 0);
+  worker_output(3, "captured");
   const Outcome copies = run_worker(2, "captured", {{"RINGSIDE_STANDIN_DEVICES", "1"}});
   CAPTURE(copies.out);
   CHECK(copies.exit_code != 0);
@@ -71,22 +69,16 @@ TEST_CASE("calls over cuda_ipc can be captured and launched again and again, cop
 }
 
 TEST_CASE("kernels of several groups share the multiprocessors, and none waits for another's") {
-  const Outcome outcome = run_worker(3, "groups");
-  CAPTURE(outcome.out);
-  CAPTURE(outcome.err);
-  CHECK(outcome.exit_code == 0);
-  CHECK(contains(outcome.out, "group 0: cuda_ipc\n"));
-  CHECK(contains(outcome.out,
+  const std::string out = worker_output(3, "groups");
+  CAPTURE(out);
+  CHECK(contains(out, "group 0: cuda_ipc\n"));
+  CHECK(contains(out,
                  "group 4: cuda_ipc by copies (the kernels of earlier groups have all "
                  "multiprocessors)"));
 }
 
 TEST_CASE("kernels are loaded before one spins, because loading waits for the GPU") {
-  const Variables lazy = {{"RINGSIDE_STANDIN_LAZY", "1"}};
-  const Outcome outcome = run_worker(2, "lazy", lazy);
-  CAPTURE(outcome.out);
-  CAPTURE(outcome.err);
-  CHECK(outcome.exit_code == 0);
+  worker_output(2, "lazy", {{"RINGSIDE_STANDIN_LAZY", "1"}});
   // A user's own choice is kept, and its price is an error by the deadline.
   const Outcome chosen =
       run_worker(2, "lazy", {{"RINGSIDE_STANDIN_LAZY", "1"}, {"CUDA_MODULE_LOADING", "LAZY"}});
@@ -95,12 +87,10 @@ TEST_CASE("kernels are loaded before one spins, because loading waits for the GP
 
 TEST_CASE("an error in an argument leaves the GPU usable: only the arena is not freed") {
   for (const char* devices : {"8", "1"}) {
-    const Outcome outcome = run_worker(3, "argument", {{"RINGSIDE_STANDIN_DEVICES", devices}});
-    CAPTURE(outcome.out);
-    CAPTURE(outcome.err);
-    CHECK(outcome.exit_code == 0);
-    for (const int rank : {0, 1, 2}) CHECK(contains(outcome.out, fmt::format("rank {}: ", rank)));
-    CHECK(contains(outcome.out, "expected memory of a GPU, got a buffer of the host"));
+    const std::string out = worker_output(3, "argument", {{"RINGSIDE_STANDIN_DEVICES", devices}});
+    CAPTURE(out);
+    for (const int rank : {0, 1, 2}) CHECK(contains(out, fmt::format("rank {}: ", rank)));
+    CHECK(contains(out, "expected memory of a GPU, got a buffer of the host"));
   }
 }
 
