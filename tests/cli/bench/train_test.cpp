@@ -62,7 +62,7 @@ TEST_CASE("bench train reports the time of each op of a step") {
 TEST_CASE("the comparison with PyTorch names the missing package") {
   const char* python = "/usr/bin/python3";
   if (::access(python, X_OK) != 0) {
-    MESSAGE("SKIPPED: there is no ", python);
+    MESSAGE("SKIPPED: there is no ", std::string(python));
     return;
   }
   for (const std::string script : {"train_step.py", "parallel_step.py"}) {
