@@ -214,12 +214,9 @@ class Pipeline {
 
   bool may_send(const Cursor& at) const {
     if (at == end_) return false;
-    if (sent_ != at) {  // some are under way: all to one peer, and no more than the transport takes
-      int under_way = 0;
-      for (Cursor c = sent_; c != at; c = after(c, true)) ++under_way;
-      if (under_way >= transport_.window() || step(sent_).send->to != step(at).send->to)
-        return false;
-    }
+    int under_way = 0;
+    for (Cursor c = sent_; c != at; c = after(c, true)) ++under_way;
+    if (under_way >= transport_.window()) return false;
     const DataFlow::Need& need = flow_.send_needs[at.step];
     return need.step == DataFlow::none ||
            to_receive_ > Cursor{at.segment, need.step, need.same_chunks ? at.slice : INT_MAX};

@@ -72,15 +72,12 @@ class EmulatedLink final : public Transport {
   static constexpr int most_held = 8;
 
   // Whether the inner transport must complete a send before it can take the next held message.
-  bool inner_is_full() const {
-    return in_flight_ >= inner_->window() || (in_flight_ > 0 && peer_ != held_.front().peer);
-  }
+  bool inner_is_full() const { return in_flight_ >= inner_->window(); }
 
   void post_due_messages() {
     while (!held_.empty() && held_.front().due <= Clock::now() && !inner_is_full()) {
       const Held& message = held_.front();
       inner_->post_send(message.peer, message.header, message.payload);
-      peer_ = message.peer;
       ++in_flight_;
       held_.pop_front();
     }
@@ -89,8 +86,7 @@ class EmulatedLink final : public Transport {
   std::unique_ptr<Transport> inner_;
   std::shared_ptr<Wire> wire_;
   std::deque<Held> held_;  // in the order of their departure
-  int in_flight_ = 0;      // sends in the inner transport, all to peer_
-  int peer_ = -1;
+  int in_flight_ = 0;      // sends in the inner transport
 };
 
 }  // namespace

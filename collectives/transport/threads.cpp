@@ -53,7 +53,7 @@ class ThreadsTransport final : public Transport {
     const std::lock_guard lock(shared_->mutex);
     outbox(peer).messages.push_back({header, payload});
     shared_->changed[peer].notify_one();
-    receiver_ = peer;
+    receivers_.push_back(peer);
   }
 
   void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override {
@@ -63,8 +63,9 @@ class ThreadsTransport final : public Transport {
   std::optional<Completion> wait(const Deadline& deadline) override {
     std::unique_lock lock(shared_->mutex);
     for (;;) {
-      if (receiver_ >= 0 && outbox(receiver_).released > 0) {
-        --outbox(receiver_).released;
+      if (!receivers_.empty() && outbox(receivers_.front()).released > 0) {
+        --outbox(receivers_.front()).released;
+        receivers_.pop_front();
         return Completion{Completion::sent, {}};
       }
       if (sender_ >= 0 && !inbox(sender_).being_read && !inbox(sender_).messages.empty())
@@ -114,13 +115,13 @@ class ThreadsTransport final : public Transport {
   }
 
   void throw_if_left() const {
-    const bool sending = receiver_ >= 0 && !outbox(receiver_).messages.empty();
-    for (const int peer : {sending ? receiver_ : -1, sender_})
+    for (const int peer : {receivers_.empty() ? -1 : receivers_.front(), sender_})
       if (peer >= 0 && shared_->left[peer]) throw ConnectionBroken(peer, "it has left");
   }
 
   std::shared_ptr<MessageQueues> shared_;
-  int receiver_ = -1, sender_ = -1;  // of the sends in flight, and of the receive; -1: none
+  std::deque<int> receivers_;  // of the sends in flight
+  int sender_ = -1;            // of the receive; -1: none
   MessageHeader expected_;
   std::span<std::byte> into_;
 };

@@ -4,7 +4,7 @@
 // one (docs/hacking.md). It belongs to one rank and one thread, and starts no threads. An executor
 // drives it in a loop:
 //
-//     post_send(right, header, payload)     up to window() sends may be in flight, all to one peer
+//     post_send(right, header, payload)     up to window() sends may be in flight
 //     post_receive(left, header, into)      one receive at a time
 //     wait(deadline) -> sent | received     whichever completes first; nothing after the deadline
 //     release()                             the payload of the last receive is no longer needed

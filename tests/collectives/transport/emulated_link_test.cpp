@@ -132,6 +132,23 @@ TEST_CASE("an empty message takes the latency") {
       behind("1Gbps,10ms"));
 }
 
+TEST_CASE("the latencies of messages to several ranks overlap") {
+  on_every_transport(
+      4,
+      [](ProcessGroup& group) {
+        group.set_algorithms(AlgorithmSelection("all_reduce=one_shot"));
+        int ranks = 0;
+        const double least = quickest(group, [&] {
+          ranks = 1;
+          group.all_reduce(std::span(&ranks, 1));
+        });
+        require(ranks == 4, "{} ranks added 1 each", ranks);
+        require(least >= 0.099, "three messages from each rank took {:.4f} s", least);
+        require(least < patience * 0.19, "three messages from each rank took {:.4f} s", least);
+      },
+      behind("1Gbps,100ms"));
+}
+
 TEST_CASE("both directions work at the same time and the results are right") {
   for (const int size : {2, 3, 4})
     on_every_transport(
