@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <optional>
 
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/launcher/running_ranks.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "collectives/diagnostics/live_view.hpp"
 
 namespace ringside::cli {
@@ -23,6 +25,7 @@ constexpr double long_wait = 1;  // seconds
 
 struct StatusArguments {
   int pid = 0;  // of any rank of the job; 0: the only job
+  std::string json;
 };
 
 std::vector<RunningRank> ranks_of_job(int pid) {
@@ -105,23 +108,47 @@ void remove_records(const std::string& folder) {
   std::filesystem::remove(folder, ignored);  // unless it holds anything
 }
 
-std::string line_of(const RankStatus& rank) {
-  if (rank.call.empty()) return "has made no call";
-  if (!rank.in_call)
-    return fmt::format("in no call; {:.1f} s ago it began {}", rank.seconds, rank.call);
-  return fmt::format("{:.1f} s in call {}, step {} of {}{}", rank.seconds, rank.call, rank.step,
-                     rank.steps,
-                     rank.waits_for < 0 ? "" : fmt::format("; waits for rank {}", rank.waits_for));
+// What is known of one rank.
+struct View {
+  const RunningRank& process;
+  std::optional<RankStatus> answer;
+
+  std::string name() const { return answer ? answer->name : std::to_string(process.rank); }
+};
+
+std::string line_of(const View& rank) {
+  if (!rank.answer) {
+    if (rank.process.stopped)
+      return fmt::format("stopped: kill -CONT {} lets it go on", rank.process.pid);
+    if (!rank.process.can_write) return "has not met the other ranks yet";
+    return fmt::format("does not answer: process {}", rank.process.pid);
+  }
+  const RankStatus& is = *rank.answer;
+  if (is.call.empty()) return "has made no call";
+  if (!is.in_call) return fmt::format("in no call; {:.1f} s ago it began {}", is.seconds, is.call);
+  return fmt::format("{:.1f} s in call {}, step {} of {}{}", is.seconds, is.call, is.step, is.steps,
+                     is.waits_for < 0 ? "" : fmt::format("; waits for rank {}", is.waits_for));
 }
 
-std::string line_of_silent(const RunningRank& rank) {
-  if (rank.stopped) return fmt::format("stopped: kill -CONT {} lets it go on", rank.pid);
-  if (!rank.can_write) return "has not met the other ranks yet";
-  return fmt::format("does not answer: process {}", rank.pid);
+Json json_of(const View& rank) {
+  Json json{{"rank", rank.process.rank}, {"name", rank.name()}, {"process", rank.process.pid}};
+  if (!rank.answer) {
+    json["state"] = rank.process.stopped     ? "stopped"
+                    : rank.process.can_write ? "does not answer"
+                                             : "has not met the others";
+    return json;
+  }
+  const RankStatus& is = *rank.answer;
+  json["state"] = is.call.empty() ? "has made no call" : is.in_call ? "in a call" : "in no call";
+  if (is.call.empty()) return json;
+  json["call"] = is.call;  // in no call: the last one
+  json["call_seconds"] = is.seconds;
+  if (is.in_call) json["step"] = is.step, json["steps"] = is.steps;
+  if (is.waits_for >= 0) json["waits_for"] = is.waits_for;
+  return json;
 }
 
-std::string advice(const std::vector<RankStatus>& answers) {
-  const std::vector<int> ends = collectives::ends_of_waits(answers, long_wait);
+std::string advice(const std::vector<RankStatus>& answers, const std::vector<int>& ends) {
   if (!ends.empty())
     return fmt::format("Look at {}: others wait for it, and it waits for nobody.",
                        ranks_in_words(ends));
@@ -135,18 +162,26 @@ std::string advice(const std::vector<RankStatus>& answers) {
 void show_status(const StatusArguments& args) {
   const std::vector<RunningRank> ranks = ranks_of_job(args.pid);
   const std::vector<RankStatus> answers = collectives::status_of_ranks(ask(ranks));
-  for (const RunningRank& rank : ranks) {
-    const auto answer = std::find_if(answers.begin(), answers.end(), [&](const RankStatus& each) {
-      return each.rank == rank.rank;
-    });
-    const bool silent = answer == answers.end();
-    fmt::print("rank {:<3} {}\n", silent ? std::to_string(rank.rank) : answer->name,
-               silent ? line_of_silent(rank) : line_of(*answer));
+  const std::vector<int> ends = collectives::ends_of_waits(answers, long_wait);
+  std::FILE* const out = file_beside(args.json);
+  Json of_ranks = Json::array();
+  for (const RunningRank& process : ranks) {
+    View rank{process, {}};
+    for (const RankStatus& answer : answers)
+      if (answer.rank == process.rank) rank.answer = answer;
+    fmt::print(out, "rank {:<3} {}\n", rank.name(), line_of(rank));
+    of_ranks.push_back(json_of(rank));
   }
-  if (static_cast<int>(ranks.size()) < ranks.front().size)
-    fmt::print("{} of {} ranks run on this machine\n", ranks.size(), ranks.front().size);
-  fmt::print("\n{}\n", advice(answers));
+  const int size = ranks.front().size;
+  if (static_cast<int>(ranks.size()) < size)
+    fmt::print(out, "{} of {} ranks run on this machine\n", ranks.size(), size);
+  fmt::print(out, "\n{}\n", advice(answers, ends));
   remove_records(ranks.front().flight_folder);
+  if (!args.json.empty())
+    write_json_file(args.json, {{"ranks", size},
+                                {"ranks_here", of_ranks},
+                                {"look_at", ends},
+                                {"finding", advice(answers, ends)}});
 }
 
 }  // namespace
@@ -156,6 +191,7 @@ void add_status_command(CLI::App& app) {
       app, "status", "Where each rank of a running job is, and who waits for whom", show_status);
   option("PID", option.args->pid, "The process of any rank of the job [the only job]",
          at_least_one("process"));
+  add_json_option(option.command(), option.args->json);
 }
 
 }  // namespace ringside::cli

@@ -1,10 +1,12 @@
 // `ringside status`: the ranks of a job that runs.
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <regex>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -13,6 +15,22 @@ using namespace ringside;
 using namespace ringside::testing;
 
 namespace {
+
+using Json = nlohmann::json;
+
+// Repeats the command until its figures are as wanted: at most 20 seconds.
+Json figures_where(pid_t rank, const std::function<bool(const Json&)>& wanted) {
+  Json figures;
+  eventually([&] {
+    const Outcome outcome =
+        run_program({ringside_binary, "status", std::to_string(rank), "--json", "-"});
+    CHECK(contains(outcome.err, "rank 0 "));  // the view of people
+    REQUIRE(Json::accept(outcome.out));
+    figures = Json::parse(outcome.out);
+    return wanted(figures);
+  });
+  return figures;
+}
 
 // Repeats the command until its output contains the text: at most 20 seconds.
 std::string status_with(const std::string& text, pid_t rank) {
@@ -54,6 +72,35 @@ TEST_CASE("status names each rank of a mesh, its call, and the rank that all wai
     CHECK(contains(stopped, fmt::format("rank 3   stopped: kill -CONT {} lets it go on\n", third)));
     CHECK(contains(stopped, "; waits for rank 3\n"));
     CHECK(std::filesystem::is_empty(folder.path()));  // no record is left
+
+    // As figures: who waits for whom leads from every rank to the stopped one.
+    const Json figures = figures_where(
+        first, [](const Json& seen) { return seen.at("look_at") == Json::array({3}); });
+    CAPTURE(figures.dump(2));
+    CHECK(figures.at("ranks") == 4);
+    CHECK(figures.at("finding") == "Look at rank 3: others wait for it, and it waits for nobody.");
+    REQUIRE(figures.at("ranks_here").size() == 4);
+    const std::vector<std::string> names{"0 (dp=0,tp=0)", "1 (dp=0,tp=1)", "2 (dp=1,tp=0)", "3"};
+    for (int rank = 0; rank < 4; ++rank) {
+      const Json& here = figures.at("ranks_here").at(static_cast<std::size_t>(rank));
+      CHECK(here.at("rank") == rank);
+      CHECK(here.at("name") == names[static_cast<std::size_t>(rank)]);
+      CHECK(here.at("process") == program.processes_of_rank(rank).front());
+      if (rank == 3) {
+        CHECK(here.at("state") == "stopped");
+        CHECK_FALSE(here.contains("call"));
+        continue;
+      }
+      CHECK(here.at("state") == "in a call");
+      CHECK(here.at("call_seconds") >= 1);
+      CHECK(here.at("step") >= 1);
+      CHECK(here.at("step") <= here.at("steps"));
+      CHECK(contains(here.at("call").get<std::string>(), "all_reduce of "));
+      int end = rank;
+      for (int hops = 0; end != 3 && hops < 4; ++hops)
+        end = figures.at("ranks_here").at(static_cast<std::size_t>(end)).at("waits_for");
+      CHECK(end == 3);
+    }
 
     ::kill(third, SIGCONT);
     const std::string again = status_with("No rank has waited for longer than a second.", first);
