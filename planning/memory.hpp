@@ -55,4 +55,8 @@ RankMemory memory_to_evaluate(const Model& model, autograd::DType dtype, std::in
 // For transformer::generate() with a prompt of `tokens` tokens, including the KV cache.
 RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::int64_t tokens);
 
+// What a checkpoint holds: parameters and the optimizer's state, of the whole model. So much memory
+// its copy takes on rank 0 while it is written.
+double checkpoint_bytes(const Model& model, const Types& types);
+
 }  // namespace ringside::planning

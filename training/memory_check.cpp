@@ -34,7 +34,7 @@ std::string memory_in_parts(const planning::RankMemory& need, std::string (*text
 
 void require_memory(const planning::RankMemory& of_a_rank, int ranks_here,
                     std::optional<double> limit_gigabytes, const std::string& advice,
-                    autograd::Device device) {
+                    autograd::Device device, double checkpoint_copy) {
   const bool on_gpu = device == autograd::Device::cuda;
   if (on_gpu)
     collectives::cuda::choose_device(collectives::rank_info_from_environment().local_rank);
@@ -46,8 +46,13 @@ void require_memory(const planning::RankMemory& of_a_rank, int ranks_here,
   const double limit = limit_gigabytes ? *limit_gigabytes * 1e9
                        : available     ? static_cast<double>(*available)
                                        : 0;
-  if (limit == 0) return;  // unknown, or not to be checked
-  const double all = of_a_rank.total() * ranks_here;
+  if (limit == 0) return;           // unknown, or not to be checked
+  if (on_gpu) checkpoint_copy = 0;  // it is in the host's memory
+  const double all = of_a_rank.total() * ranks_here + checkpoint_copy;
+  const std::string copy =
+      checkpoint_copy == 0
+          ? ""
+          : fmt::format("; {} for the copy that --save-every writes", in_gb(checkpoint_copy));
   const std::string ranks =
       ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.total()));
   // "22 GB, but there are 22 GB" would be no reason: such numbers are shown with more digits.
@@ -55,12 +60,12 @@ void require_memory(const planning::RankMemory& of_a_rank, int ranks_here,
   const auto shown = [&](double bytes) {
     return look_alike ? fmt::format("{:.2f} GB", bytes / 1e9) : in_gb(bytes);
   };
-  require(
-      all <= limit,
-      "this needs about {} of {}memory ({}{}), but {} are available: {}; --memory-limit 0 tries it "
-      "anyway",
-      shown(all), on_gpu ? "the GPU's " : "", ranks, memory_in_parts(of_a_rank, in_gb),
-      shown(limit), advice);
+  require(all <= limit,
+          "this needs about {} of {}memory ({}{}{}), but {} are available: {}; --memory-limit 0 "
+          "tries it "
+          "anyway",
+          shown(all), on_gpu ? "the GPU's " : "", ranks, memory_in_parts(of_a_rank, in_gb), copy,
+          shown(limit), advice);
 }
 
 }  // namespace ringside::training

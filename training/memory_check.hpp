@@ -13,11 +13,12 @@ namespace ringside::training {
 std::string memory_in_parts(const planning::RankMemory& need, std::string (*text_of)(double bytes));
 
 // Throws Error, with the needed and the available memory and `advice`, if so many ranks do not fit
-// into this machine's memory. The limit is in 10^9 bytes for all of them; 0: do not check; none:
-// the available memory. On a GPU, checks the ranks that share this rank's GPU against its free
-// memory. The check itself allocates some GPU memory, so a launcher should not call it.
+// into this machine's memory, with the copy of a checkpoint that is written beside them. The limit
+// is in 10^9 bytes for all of them; 0: do not check; none: the available memory. On a GPU, checks
+// the ranks that share this rank's GPU against its free memory. The check itself allocates some GPU
+// memory, so a launcher should not call it.
 void require_memory(const planning::RankMemory& of_a_rank, int ranks_here,
                     std::optional<double> limit_gigabytes, const std::string& advice,
-                    autograd::Device device = autograd::Device::cpu);
+                    autograd::Device device = autograd::Device::cpu, double checkpoint_copy = 0);
 
 }  // namespace ringside::training

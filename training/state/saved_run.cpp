@@ -48,7 +48,6 @@ std::vector<std::filesystem::path> paths_in(const std::string& text) {
 }  // namespace
 
 transformer::Metadata metadata_of(const transformer::Model& model, const Trainer& trainer,
-                                  const Checksums& checksums,
                                   const std::vector<std::filesystem::path>& data) {
   const TrainerOptions& options = trainer.options();
   transformer::Metadata metadata{
@@ -56,14 +55,17 @@ transformer::Metadata metadata_of(const transformer::Model& model, const Trainer
       {"dtype", autograd::name_of(model.dtype())},
       {"optimizer", name_of(options.optimizer)},
       {"text", fmt::format("{}", trainer.corpus().fingerprint())},
-      {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary_fingerprint())},
-      {"parameters", fmt::format("{}", checksums.parameters)},
-      {"state", fmt::format("{}", checksums.state)}};
+      {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary_fingerprint())}};
   for_each_trainer_option([&](const char*, const char* key, auto field) {
     metadata[key] = fmt::format("{}", options.*field);
   });
   if (!data.empty()) metadata["data"] = text_of_paths(data);
   return metadata;
+}
+
+void add_checksums(transformer::Metadata& metadata, const Checksums& checksums) {
+  metadata["parameters"] = fmt::format("{}", checksums.parameters);
+  metadata["state"] = fmt::format("{}", checksums.state);
 }
 
 SavedRun saved_run_from(const transformer::Metadata& metadata) {

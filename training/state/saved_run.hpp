@@ -32,10 +32,10 @@ struct SavedRun {
   std::filesystem::path directory, file;    // the checkpoint, and its state file
 };
 
-// The metadata of a state file.
+// The metadata of a state file, without its checksums.
 transformer::Metadata metadata_of(const transformer::Model& model, const Trainer& trainer,
-                                  const Checksums& checksums,
                                   const std::vector<std::filesystem::path>& data = {});
+void add_checksums(transformer::Metadata& metadata, const Checksums& checksums);
 
 // Reads metadata back. All but `directory` and `file` is set. Throws Error that names the entry
 // that is missing or invalid.

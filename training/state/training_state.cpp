@@ -87,10 +87,67 @@ void read_state(SafetensorsFile& file, const NamedTensor& wanted) {
   tensor.copy_(on_cpu);
 }
 
-// Visits everything that save_run() visits on rank 0, so that this rank sends its shards.
-void take_part_in_save(const VisitTensors& parameters, const VisitTensors& state) {
-  for (const VisitTensors& visit : {parameters, state, state, parameters})
-    visit([](const NamedTensor&) {});
+// What a checkpoint is written from.
+struct Contents {
+  std::int64_t step = 0;
+  Metadata metadata;  // of the state file
+  VisitTensors parameters, state;
+};
+
+Contents contents_of(const Model& model, const Trainer& trainer, const Vocabulary& vocabulary,
+                     const std::vector<fs::path>& data) {
+  require(vocabulary.fingerprint() == trainer.corpus().vocabulary_fingerprint(),
+          "the vocabulary to be saved is not the one of the run's corpus");
+  return {
+      .step = trainer.steps_taken(),
+      .metadata = metadata_of(model, trainer, data),
+      .parameters = [&](const SeeTensor& see) { trainer.strategy().visit_parameters(model, see); },
+      .state =
+          [&](const SeeTensor& see) { trainer.strategy().visit_state(trainer.optimizer(), see); }};
+}
+
+// Visits copies on the CPU. On ranks other than 0 `visit` shows nothing if tensors are sharded, and
+// nobody needs what it shows otherwise.
+VisitTensors copied(const VisitTensors& visit, bool keeps) {
+  std::vector<NamedTensor> copies;
+  visit([&](const NamedTensor& whole) {
+    if (!keeps) return;
+    const Tensor copy = Tensor::empty(whole.tensor.shape(), whole.tensor.dtype());
+    copy.copy_(whole.tensor);
+    copies.push_back({whole.name, copy});
+  });
+  return [copies = std::move(copies)](const SeeTensor& see) {
+    for (const NamedTensor& copy : copies) see(copy);
+  };
+}
+
+// Everything is visited twice: the header of a file comes before its numbers, and contains their
+// checksum.
+void write_run(const fs::path& directory, const Model& model, Contents run,
+               const Vocabulary& vocabulary) {
+  const Inventory of_parameters = inventory_of(run.parameters), of_state = inventory_of(run.state);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  require(!error, "cannot create the directory {}: {}", directory.string(), error.message());
+  require_no_other_tokenizer(directory, vocabulary);
+  // Before the model, so that no model is ever without its tokenizer.
+  if (vocabulary.tokenizer() && !fs::exists(directory / "tokenizer.json"))
+    save_tokenizer(directory, *vocabulary.tokenizer());
+  const std::string name = new_state_name(directory, run.step);
+  add_checksums(run.metadata, {of_parameters.checksum, of_state.checksum});
+  transformer::SafetensorsWriter file(directory / name, of_state.arrays, run.metadata);
+  run.state([&](const NamedTensor& whole) {
+    const Tensor on_cpu = whole.tensor.to(autograd::Device::cpu);
+    file.write(whole.name, transformer::view_of(whole.name, on_cpu).bytes);
+  });
+  file.commit();
+  try {
+    save_checkpoint(directory, model, {{state_key, name}}, run.parameters);
+  } catch (...) {
+    fs::remove(directory / name, error);
+    throw;
+  }
+  remove_old_files(directory, name);
 }
 
 }  // namespace
@@ -112,41 +169,24 @@ void require_no_other_tokenizer(const fs::path& directory, const Vocabulary& voc
 
 void save_run(const fs::path& directory, const Model& model, const Trainer& trainer,
               const Vocabulary& vocabulary, const std::vector<fs::path>& data) {
-  const VisitTensors parameters = [&](const SeeTensor& see) {
-    trainer.strategy().visit_parameters(model, see);
+  Contents run = contents_of(model, trainer, vocabulary, data);
+  if (trainer.strategy().writes()) return write_run(directory, model, std::move(run), vocabulary);
+  // As often as write_run() does on rank 0, so that this rank sends its shards.
+  for (const VisitTensors& visit : {run.parameters, run.state, run.state, run.parameters})
+    visit([](const NamedTensor&) {});
+}
+
+std::function<void()> copy_run(const fs::path& directory, const Model& model,
+                               const Trainer& trainer, const Vocabulary& vocabulary,
+                               const std::vector<fs::path>& data) {
+  const bool writes = trainer.strategy().writes();
+  Contents run = contents_of(model, trainer, vocabulary, data);
+  run.parameters = copied(run.parameters, writes);
+  run.state = copied(run.state, writes);
+  if (!writes) return [] {};
+  return [directory, &model, &vocabulary, run = std::move(run)]() mutable {
+    write_run(directory, model, std::move(run), vocabulary);
   };
-  const VisitTensors state = [&](const SeeTensor& see) {
-    trainer.strategy().visit_state(trainer.optimizer(), see);
-  };
-  if (!trainer.strategy().writes()) return take_part_in_save(parameters, state);
-  // Everything is visited twice: the header of a file comes before its numbers, and contains their
-  // checksum.
-  const Inventory of_parameters = inventory_of(parameters), of_state = inventory_of(state);
-  std::error_code error;
-  fs::create_directories(directory, error);
-  require(!error, "cannot create the directory {}: {}", directory.string(), error.message());
-  require(vocabulary.fingerprint() == trainer.corpus().vocabulary_fingerprint(),
-          "the vocabulary to be saved is not the one of the run's corpus");
-  require_no_other_tokenizer(directory, vocabulary);
-  // Before the model, so that no model is ever without its tokenizer.
-  if (vocabulary.tokenizer() && !fs::exists(directory / "tokenizer.json"))
-    save_tokenizer(directory, *vocabulary.tokenizer());
-  const std::string name = new_state_name(directory, trainer.steps_taken());
-  transformer::SafetensorsWriter file(
-      directory / name, of_state.arrays,
-      metadata_of(model, trainer, {of_parameters.checksum, of_state.checksum}, data));
-  state([&](const NamedTensor& whole) {
-    const Tensor on_cpu = whole.tensor.to(autograd::Device::cpu);
-    file.write(whole.name, transformer::view_of(whole.name, on_cpu).bytes);
-  });
-  file.commit();
-  try {
-    save_checkpoint(directory, model, {{state_key, name}}, parameters);
-  } catch (...) {
-    fs::remove(directory / name, error);
-    throw;
-  }
-  remove_old_files(directory, name);
 }
 
 void require_no_other_run(const fs::path& directory, const std::optional<SavedRun>& resumed) {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -36,6 +37,16 @@ namespace ringside::training {
 void save_run(const std::filesystem::path& directory, const transformer::Model& model,
               const Trainer& trainer, const transformer::Vocabulary& vocabulary = {},
               const std::vector<std::filesystem::path>& data = {});
+
+// The same in two halves, so that training goes on while files are written (background_save.hpp).
+// Copies parameters and state on rank 0, and returns there the function that writes them, once, on
+// any thread; on other ranks it does nothing. `model`, of which it reads only the configuration,
+// and `vocabulary` must outlive it. Until it is called the copy takes the memory of the whole
+// model's parameters and state, which planning::checkpoint_bytes() tells.
+std::function<void()> copy_run(const std::filesystem::path& directory,
+                               const transformer::Model& model, const Trainer& trainer,
+                               const transformer::Vocabulary& vocabulary,
+                               const std::vector<std::filesystem::path>& data = {});
 
 // Throws Error if the directory has a tokenizer.json of another vocabulary. A checkpoint saved
 // there would be read with the wrong tokens, and the file may belong to another model, so it is not

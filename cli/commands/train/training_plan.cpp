@@ -140,13 +140,13 @@ void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine
   // On a GPU each rank checks its own memory, not the launcher.
   if (plan.device == autograd::Device::cuda && !environment("RANK")) return;
   if (plan.mesh) require_divisible(*plan.mesh, plan.config, plan.options, plan.strategy);
+  const auto model = planning::model_from(plan.config, plan.model_name);
+  const planning::Plan run = run_plan_of(plan, plan.data_ranks(ranks));
   training::require_memory(
-      planning::memory_of_largest_rank(planning::model_from(plan.config, plan.model_name),
-                                       run_plan_of(plan, plan.data_ranks(ranks))),
-      ranks_on_this_machine, plan.memory_limit_gb,
+      planning::memory_of_largest_rank(model, run), ranks_on_this_machine, plan.memory_limit_gb,
       "choose a smaller model or batch, fewer ranks on this machine, or --accumulate "
       "and --checkpoint-activations for fewer activations",
-      plan.device);
+      plan.device, plan.save_every > 0 ? planning::checkpoint_bytes(model, run.types) : 0);
 }
 
 void prepare_outputs(const TrainingPlan& plan) {

@@ -19,6 +19,7 @@
 #include "training/interrupt.hpp"
 #include "training/product_calibration.hpp"
 #include "training/run.hpp"
+#include "training/state/background_save.hpp"
 #include "transformer/checkpoint/step_dump.hpp"
 
 namespace ringside::cli {
@@ -62,6 +63,8 @@ class RankRun {
       group_ = &*group;
       try {
         has_state = has_state && membership.newest_step() == trainer_->steps_taken();
+        // Before rank 0 hears from this one: then it may write to the same folder.
+        if (group->rank() != 0) saving_.finish();
         auto options = shared_options(plan_, {});
         std::erase_if(options, [](const auto& option) { return option.first == "--resume"; });
         training::require_same_options(options, *group);
@@ -172,6 +175,7 @@ class RankRun {
     recording_.after_step(report);
     if (printer_) printer_->after_step(report);
     if (!plan_.dump.empty()) dump(report.step);
+    saving_.check();
     if (report.step < plan_.last_step()) {
       if (plan_.save_every > 0 && report.step % plan_.save_every == 0) save();
       sample(report.step);
@@ -180,12 +184,16 @@ class RankRun {
   }
 
   // All ranks save and dump, because the state may be sharded; rank 0 writes the files.
-  void save() const {
-    training::save_run(plan_.save, run_.model(), *trainer_, *plan_.vocabulary, plan_.data);
+  void save() {
+    saving_.finish();
+    auto write =
+        training::copy_run(plan_.save, run_.model(), *trainer_, *plan_.vocabulary, plan_.data);
+    if (writes()) saving_.start(std::move(write));
   }
 
-  void save_at_end() const {
-    save();
+  void save_at_end() {
+    saving_.finish();
+    training::save_run(plan_.save, run_.model(), *trainer_, *plan_.vocabulary, plan_.data);
     if (!writes()) return;
     fmt::print(
         "saved    {}\n         config.json, model.safetensors{} for transformers,\n"
@@ -234,6 +242,7 @@ class RankRun {
   training::Run run_;
   Trainer* trainer_ = nullptr;
   std::optional<RunPrinter> printer_;  // on rank 0
+  training::BackgroundSave saving_;    // of the rank that writes; ends before what it reads
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tests/text.hpp"
 #include "tests/training/mesh/mesh_run.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "training/state/background_save.hpp"
 #include "training/state/training_state.hpp"
 
 using namespace ringside;
@@ -31,7 +32,8 @@ Problem brief(bool tied, std::int64_t steps) {
   return problem;
 }
 
-// Takes part in a run that starts or resumes in `from`, takes the steps up to `until`, and saves.
+// Takes part in a run that starts or resumes in `from`, takes the steps up to `until`, and saves;
+// and saves a second time in `to`/later, in the background of another step if there is one.
 void run(const Problem& problem, std::unique_ptr<ParallelStrategy> given,
          const std::filesystem::path& from, std::int64_t until, const std::filesystem::path& to) {
   autograd::set_threads(1);
@@ -43,6 +45,12 @@ void run(const Problem& problem, std::unique_ptr<ParallelStrategy> given,
   if (!from.empty()) training::load_state(training::read_run(from), model, trainer);
   trainer.run(until);
   training::save_run(to, model, trainer);
+  const transformer::Vocabulary bytes;
+  training::BackgroundSave saving;
+  auto write = training::copy_run(to / "later", model, trainer, bytes);
+  if (strategy->writes()) saving.start(std::move(write));
+  if (until < problem.steps) trainer.step();
+  saving.finish();
 }
 
 void run_alone(const Problem& problem, const std::filesystem::path& from, std::int64_t until,
@@ -103,6 +111,7 @@ TEST_CASE("a mesh that loads a checkpoint and saves it writes the same files") {
       for (const char* file : {"model.safetensors", "training-3.safetensors", "config.json"}) {
         CAPTURE(file);
         CHECK(bytes_of(saved / file) == bytes_of(again / file));
+        CHECK(bytes_of(saved / file) == bytes_of(again / "later" / file));
       }
     }
   }

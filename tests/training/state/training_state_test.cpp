@@ -1,21 +1,28 @@
 #include "training/state/training_state.hpp"
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <thread>
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "planning/memory.hpp"
 #include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "training/state/background_save.hpp"
 #include "training/strategies/single_process.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
 #include "transformer/tokenizer/bpe_trainer.hpp"
@@ -99,6 +106,11 @@ std::vector<std::string> names_in(const fs::path& directory) {
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void overwrite(const fs::path& path, std::streamoff at, char byte) {
@@ -277,9 +289,12 @@ TEST_CASE("if the disk is full the previous checkpoint stays") {
   for (const auto room :
        {model_bytes / 2, model_bytes + 100}) {  // in the model's size, and in the state's
     const SmallDisk disk(room);
-    CHECK(error_of([&] {
-            save_run(directory.path(), run.model, run.trainer);
-          }).starts_with("cannot write "));
+    const std::string told = error_of([&] { save_run(directory.path(), run.model, run.trainer); });
+    CHECK(told.starts_with("cannot write "));
+    const Vocabulary bytes;
+    BackgroundSave saving;
+    saving.start(copy_run(directory.path(), run.model, run.trainer, bytes));
+    CHECK(error_of([&] { saving.finish(); }) == told);
   }
   {
     // The state fits, but the model does not: the state of SGD has no arrays.
@@ -297,8 +312,103 @@ TEST_CASE("if the disk is full the previous checkpoint stays") {
   CHECK((kept->bits() == before));
 }
 
-TEST_CASE("a process that is killed while saving leaves a complete checkpoint") {
+TEST_CASE("what is written in the background equals what is saved at once to the byte") {
+  const Vocabulary vocabulary = learnt(280);
+  for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+      TrainerOptions options = brief();
+      options.optimizer = kind;
+      Run run(dtype, options, small_text(), vocabulary);
+      run.trainer.run(3);
+      TemporaryDirectory at_once, meanwhile;
+      save_run(at_once.path(), run.model, run.trainer, vocabulary, {"a text"});
+      BackgroundSave saving;
+      saving.start(copy_run(meanwhile.path(), run.model, run.trainer, vocabulary, {"a text"}));
+      // Training changes everything long before the files are written.
+      auto tensors = run.model.named_parameters();
+      for (const auto& state : run.trainer.optimizer().state()) tensors.push_back(state);
+      for (const auto& each : tensors) each.tensor.fill_(7);
+      run.trainer.set_steps_taken(15);
+      saving.finish();
+      REQUIRE(names_in(meanwhile.path()) == names_in(at_once.path()));
+      CHECK(names_in(meanwhile.path()).size() == 5);
+      for (const std::string& name : names_in(at_once.path())) {
+        CAPTURE(name);
+        CHECK((content_of(meanwhile.path() / name) == content_of(at_once.path() / name)));
+      }
+    }
+  }
+}
+
+TEST_CASE("the copy of a checkpoint takes the memory that the plan counts and then gives it back") {
+  const auto used = [] { return static_cast<double>(autograd::memory_use().current); };
+  for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+      TrainerOptions options = brief();
+      options.optimizer = kind;
+      Run run(dtype, options);
+      planning::Types types = planning::types_of(dtype);
+      types.adamw = kind == OptimizerKind::adamw;
+      const double before = used();
+      const TemporaryDirectory directory;
+      const Vocabulary bytes;
+      BackgroundSave saving;
+      saving.start(copy_run(directory.path(), run.model, run.trainer, bytes));
+      // AdamW counts the steps of each parameter, too.
+      CHECK(used() - before ==
+            doctest::Approx(
+                planning::checkpoint_bytes(planning::model_from(run.model.config(), ""), types))
+                .epsilon(0.01));
+      saving.finish();
+      CHECK(used() == before);
+    }
+  }
+}
+
+TEST_CASE("a disk that hangs holds up no step and its error is told at a later one") {
   TemporaryDirectory directory;
+  const Vocabulary bytes;
+  Run run;
+  run.trainer.run(2);
+  save_run(directory.path(), run.model, run.trainer);
+  run.trainer.run(3);
+  // The file of the state is a pipe that nobody reads: whoever opens it to write waits.
+  const fs::path state = directory.path() / "training-3.safetensors";
+  const std::string pipe = state.string() + "." + std::to_string(::getpid()) + ".part";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  BackgroundSave saving;
+  saving.start(copy_run(directory.path(), run.model, run.trainer, bytes));
+  for (const std::int64_t step : {4, 5, 6}) {
+    run.trainer.run(step);
+    CHECK_NOTHROW(saving.check());
+  }
+  CHECK(Run::resumed(directory.path())->trainer.steps_taken() == 2);
+  {
+    const int reader = ::open(pipe.c_str(), O_RDONLY);
+    std::array<char, 4096> ignored;
+    while (::read(reader, ignored.data(), ignored.size()) > 0) {
+    }
+    ::close(reader);
+  }
+  std::string told = "no error";
+  while (told == "no error") told = error_of([&] { saving.check(); });
+  CHECK(told == "cannot write " + state.string() + ": Illegal seek");
+  CHECK_NOTHROW(saving.check());  // once
+  CHECK_NOTHROW(saving.finish());
+  CHECK(names_in(directory.path()).size() == 3);
+  saving.start(copy_run(directory.path(), run.model, run.trainer, bytes));
+  saving.finish();
+  CHECK(Run::resumed(directory.path())->trainer.steps_taken() == 6);
+}
+
+TEST_CASE("a process that is killed while saving leaves a complete checkpoint") {
+  bool in_background = false;
+  SUBCASE("at once") {}
+  SUBCASE("in the background") {
+    in_background = true;
+  }
+  TemporaryDirectory directory;
+  const Vocabulary bytes;
   Run run;
   run.trainer.run(2);
   save_run(directory.path(), run.model, run.trainer);
@@ -307,9 +417,12 @@ TEST_CASE("a process that is killed while saving leaves a complete checkpoint") 
   for (int attempt = 0; attempt < 25 || (furthest == 2 && attempt < 250); ++attempt) {
     const pid_t child = ::fork();
     if (child == 0) {
+      BackgroundSave saving;
       for (;;) {
         run.trainer.resume_at(2 + (run.trainer.steps_taken() + 1) % 15);
-        save_run(directory.path(), run.model, run.trainer);
+        if (!in_background) save_run(directory.path(), run.model, run.trainer);
+        if (in_background) saving.start(copy_run(directory.path(), run.model, run.trainer, bytes));
+        saving.finish();
       }
     }
     std::this_thread::sleep_for(std::chrono::microseconds(2000 + 1731 * attempt));

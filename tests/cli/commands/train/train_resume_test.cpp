@@ -12,6 +12,7 @@
 
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
+#include "training/state/training_state.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 
 namespace ringside::cli {
@@ -108,6 +109,51 @@ TEST_CASE("a killed run resumes from its last checkpoint on any number of ranks"
     CHECK(contains(outcome.out, "resumed  after step "));
     CHECK(std::filesystem::exists(training.path(std::string("copy") + ranks) /
                                   "training-399.safetensors"));
+  }
+}
+
+TEST_CASE("a run that is killed while it writes a checkpoint resumes from the one before") {
+  const std::vector<Command> forms{{"-n", "2", "--backend", "tcp", "--parallel", "zero3"},
+                                   {"-n", "2", "--backend", "shm", "--mesh", "tp=2"},
+                                   {"-n", "3", "--backend", "tcp", "--parallel", "bucketed"}};
+  for (const Command& form : forms) {
+    CAPTURE(form[3] + " " + form[5]);
+    Command options{"--steps", "400", "--d-model", "192"};
+    options.insert(options.end(), form.begin(), form.end());
+    const Training training(options);
+    const std::filesystem::path killed = training.path("killed"), alone = training.path("alone");
+    const auto is_written = [&] {
+      std::error_code ignored;
+      for (const auto& entry : std::filesystem::directory_iterator(killed, ignored))
+        if (entry.path().extension() == ".part") return true;
+      return false;
+    };
+    // Until a kill comes before the file has its name: then what was written is left.
+    for (int attempt = 0; attempt < 50 && !is_written(); ++attempt) {
+      std::filesystem::remove_all(killed);
+      testing::Program program(training.command({"--save", killed.string(), "--save-every", "1"}));
+      REQUIRE(eventually([&] { return std::filesystem::exists(killed / "model.safetensors"); }));
+      const auto processes = program.processes();
+      REQUIRE(eventually([&] { return is_written(); }));
+      for (const pid_t process : processes) ::kill(process, SIGKILL);
+      program.wait();
+    }
+    REQUIRE(is_written());
+    // The checkpoint is that of a run which stopped at its step, to the byte.
+    const auto step = training::read_run(killed).step;
+    const std::string stop = std::to_string(step);
+    REQUIRE(training.run({"--save", alone.string(), "--stop-at", stop}).exit_code == 0);
+    for (const std::string& file :
+         {std::string("model.safetensors"), "training-" + stop + ".safetensors"}) {
+      CAPTURE(file);
+      CHECK((read_file((killed / file).string()) == read_file((alone / file).string())));
+    }
+    const Outcome resumed = run_program(
+        {ringside_binary, "train", "--data", training.path("text.txt").string(), "--threads", "1",
+         "--resume", killed.string(), "--stop-at", std::to_string(step + 2)},
+        {}, Seconds(60));
+    CHECK(resumed.err == "");
+    CHECK(contains(resumed.out, fmt::format("resumed  after step {}\n", step)));
   }
 }
 

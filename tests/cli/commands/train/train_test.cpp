@@ -254,6 +254,13 @@ TEST_CASE("a model that does not fit is refused before memory is allocated") {
         "machine, or --accumulate and "
         "--checkpoint-activations for fewer activations; --memory-limit 0 tries it anyway\n");
   CHECK(outcome.seconds < 5);
+  // The copy of a checkpoint that is written in the background is there once: 4 + 8 bytes of each
+  // parameter.
+  const Outcome saves = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads",
+                                      "25", "--d-ff", "6400", "--memory-limit", "20", "--save",
+                                      training.path("saved").string(), "--save-every", "10"});
+  CHECK(contains(saves.err, "ringside: this needs about 103 GB of memory (2 ranks of 40 GB: "));
+  CHECK(contains(saves.err, "; 24 GB for the copy that --save-every writes), but 20 GB are "));
   // Numbers that are equal when they are rounded are shown with more digits.
   const Outcome nearly = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads",
                                        "25", "--d-ff", "6400", "--memory-limit", "79.6"});
