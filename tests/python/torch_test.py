@@ -474,6 +474,67 @@ def test_fsdp2_dtensor_meshes_and_functional_collectives():
         on_ranks(on_top, size)
 
 
+# What three steps leave in the parameters, with each way to train that torch has on top of groups.
+def trained(rank, size, folder, backend):
+    from torch.distributed.algorithms.join import Join
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+    begin(rank, size, folder, backend, name=backend)
+    shards_and_copies = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("dp", "fsdp"))
+    cpu = torch.device("cpu")
+    data = torch.Generator().manual_seed(rank)
+
+    def net():
+        torch.manual_seed(5)
+        return torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(size)))
+
+    def steps(module, count=3):
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        for _ in range(count):
+            optimizer.zero_grad()
+            module(torch.randn(4, 8, generator=data)).square().mean().backward()
+            optimizer.step()
+        return module
+
+    results = {}
+    for name, options in {"FSDP1": {}, "FSDP1, hybrid": {
+            "device_mesh": shards_and_copies,
+            "sharding_strategy": ShardingStrategy.HYBRID_SHARD}}.items():
+        module = steps(FullyShardedDataParallel(net(), device_id=cpu, **options))
+        with FullyShardedDataParallel.summon_full_params(module):
+            results[name] = [p.detach().clone() for p in module.parameters()]
+    module = net()
+    for layer in (*module, module):
+        fully_shard(layer, mesh=shards_and_copies)
+    results["HSDP"] = [p.full_tensor().detach() for p in steps(module).parameters()]
+    module = DistributedDataParallel(net())
+    with Join([module]):
+        steps(module, 2 + rank)
+    results["Join"] = [p.detach() for p in module.parameters()]
+    stage = PipelineStage(net()[rank], rank, size, cpu)
+    schedule = Schedule1F1B(stage, 4, loss_fn=lambda y, target: (y - target).square().mean())
+    batch, target = torch.ones(8, 8), torch.zeros(8, 8)
+    schedule.step(*[batch] * (rank == 0), **{"target": target} if rank == size - 1 else {})
+    results["pipelining"] = [p.grad for p in stage.submod.parameters()]
+    dist.destroy_process_group()
+    return results
+
+
+def trained_over_both(rank, size, folder):
+    expected, seen = (trained(rank, size, folder, backend) for backend in ("gloo", "ringside"))
+    for name, tensors in expected.items():
+        for a, b in zip(tensors, seen[name], strict=True):
+            torch.testing.assert_close(b, a, rtol=0, atol=1e-6, msg=lambda text: f"{name}: {text}")
+
+
+def test_fsdp1_hybrid_shards_join_and_pipelining():
+    import torch._dynamo
+    import torch.distributed.fsdp
+    import torch.distributed.pipelining
+    on_ranks(trained_over_both, 4)
+
+
 # ---- RINGSIDE_AS_GLOO, and an algorithm of a file
 
 def as_gloo(rank, size, folder):
