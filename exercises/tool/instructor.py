@@ -5,10 +5,10 @@
         writes a course that students unpack: starters, the tool, headers,
         libraries, judges; with --self-study also solutions and the whole
         reference; with --from also exercises of your own
-    new 40-my-exercise --from FOLDER [--lang en,zh]
+    new 50-my-exercise --from FOLDER [--lang en,zh]
         writes the files of an exercise of your own, with FILL IN wherever
         something is missing
-    check 40 --from FOLDER [--build FOLDER]
+    check 50 --from FOLDER [--build FOLDER]
         proves an exercise of your own, and says what is still missing
     grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only]
           [--jobs N] [--format gradescope,classroom50,junit,actions]
@@ -487,7 +487,7 @@ def main():
                          help="with solutions and the whole reference; default: without them, and without headers that hold an answer")
     command.set_defaults(run=export)
     command = commands.add_parser("new", help="write the files of an exercise of your own")
-    command.add_argument("name", help="a free number and a name, such as 40-my-exercise")
+    command.add_argument("name", help="a free number and a name, such as 50-my-exercise")
     command.add_argument("--from", dest="own", required=True, metavar="FOLDER", help="your exercises; made if it is missing")
     command.add_argument("--lang", type=languages, default=["en"], help="languages of the handout; default: en")
     command.set_defaults(run=own.new)

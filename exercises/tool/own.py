@@ -24,10 +24,10 @@ FEWEST = 3  # wrong answers, and variants
 def new(args):
     number, _, slug = args.name.partition("-")
     if not re.fullmatch(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*", args.name):
-        raise ValueError(f"{args.name}: expected a number of two digits and a name in small letters, such as 40-my-exercise")
+        raise ValueError(f"{args.name}: expected a number of two digits and a name in small letters, such as 50-my-exercise")
     for folder in (HERE, Path(args.own)):
         if taken := sorted(folder.glob(f"{number}-*/exercise.json")):
-            raise ValueError(f"{args.name}: the number {number} is that of {taken[0].parent}; numbers from 40 on are free in Ringside")
+            raise ValueError(f"{args.name}: the number {number} is that of {taken[0].parent}; numbers from 50 on are free in Ringside")
     target = Path(args.own, args.name)
     if target.exists():
         raise ValueError(f"{target} is there already: choose another name, or remove it")

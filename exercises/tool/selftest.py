@@ -665,7 +665,7 @@ def clinic():
 
 def own_exercise():
     """An exercise that Ringside does not know, in a folder of an instructor's own. Returns the exit status."""
-    name, faults = "40-chain-broadcast", 0
+    name, faults = "50-chain-broadcast", 0
     filled = Path(instructor.ROOT, "exercises/example", name)
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
         mine, course, results = Path(folder, "mine"), Path(folder, "course"), Path(folder, "results")
@@ -682,11 +682,11 @@ def own_exercise():
                 print(f"own: {otherwise}", flush=True)
 
         def check(status=1):
-            return typed("check", "40", "--from", mine, "--kit", sys.argv[1], status=status)
+            return typed("check", "50", "--from", mine, "--kit", sys.argv[1], status=status)
 
         typed("new", name, "--from", mine)
         says = typed("new", name, "--from", mine, status=1)
-        expect("the number 40 is that of" in says, f"a number that is taken: {says}")
+        expect("the number 50 is that of" in says, f"a number that is taken: {says}")
         says = check()
         for missing in ("judge.cpp:1: FILL IN: what is judged", "wrong/a-mistake.hpp:2: FILL IN", "handout.en.md:7: FILL IN: the problem in one paragraph"):
             expect(missing in says, f"check of what `new` wrote does not say \"{missing}\": {says}")
@@ -703,7 +703,7 @@ def own_exercise():
             expect(missing in says, f"check does not say \"{missing}\": {says}")
         (mine / name / "wrong/star.hpp").write_text(star)
 
-        typed("export", course, "--from", mine, "--exercises", "40,00", "--kit", sys.argv[1])
+        typed("export", course, "--from", mine, "--exercises", "50,00", "--kit", sys.argv[1])
         starter = (course / name / "chain_broadcast.hpp").read_text()
         expect("is_piece" not in starter and "not_written_yet" in starter, f"the export has this starter: {starter}")
         exercise = cut.load(mine / name)

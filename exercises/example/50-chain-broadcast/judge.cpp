@@ -79,7 +79,7 @@ Verdict judge_steps(const Run& run) {
   });
 }
 
-const Judge judge("40-chain-broadcast", {{"promise", collect, judge_promise},
+const Judge judge("50-chain-broadcast", {{"promise", collect, judge_promise},
                                          {"chain", collect, judge_chain},
                                          {"steps", collect, judge_steps}});
 
