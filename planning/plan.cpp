@@ -29,7 +29,7 @@ std::string_view name_of(Recompute recompute) {
 
 Recomputation recomputation_from(const std::string& text) {
   for (const Recompute each : {Recompute::none, Recompute::selective, Recompute::full})
-    if (text == name_of(each)) return {each, {}};
+    if (text == name_of(each)) return {each, {each == Recompute::full ? 1 : 0}};
   long long blocks = 0, inner = 0;
   int read = 0;
   const auto whole = [&] { return read == static_cast<int>(text.size()); };
@@ -46,7 +46,7 @@ Recomputation recomputation_from(const std::string& text) {
 }
 
 std::string text_of(Recompute recompute, const transformer::RecomputeGroups& groups) {
-  if (recompute != Recompute::full || groups == transformer::RecomputeGroups())
+  if (recompute != Recompute::full || (groups.blocks <= 1 && groups.inner == 0))
     return std::string(name_of(recompute));
   return groups.inner > 0 ? fmt::format("nested={},{}", groups.blocks, groups.inner)
                           : fmt::format("every={}", groups.blocks);

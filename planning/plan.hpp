@@ -69,6 +69,11 @@ struct Plan {
   bool shards_parameters() const { return stage() == 3 && state_ranks() > 1; }
   std::int64_t copies() const { return has_fsdp() ? mesh.size(Axis::dp) : 1; }
 
+  // What backward computes again, as a model does it.
+  void set_recompute(const transformer::RecomputeGroups& groups) {
+    recompute = groups.blocks > 0 ? Recompute::full : Recompute::none;
+    recompute_groups = groups;
+  }
   // How often backward computes a block again.
   int times_again() const {
     return recompute != Recompute::full ? 0 : recompute_groups.inner > 0 ? 2 : 1;

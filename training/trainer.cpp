@@ -105,7 +105,7 @@ Trainer::Trainer(transformer::Model& model, const transformer::Corpus& corpus,
   const transformer::PackedTokens& held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence))
     validation_.emplace(held_out, options.sequence, options.seed);
-  model_.set_checkpoint_activations(options_.checkpoint_activations, options_.recompute_groups);
+  model_.set_recompute(options_.recompute);
   model_.add_balance_loss(options_.accumulate);
   prepare();
   optimizer_ = strategy_->make_optimizer(

@@ -37,9 +37,8 @@ struct TrainerOptions {
   OptimizerKind optimizer = OptimizerKind::adamw;
   double learning_rate = 3e-3;  // the peak; see learning_rate.hpp
   double min_learning_rate = 3e-4;
-  std::int64_t warmup = 0;                             // steps
-  bool checkpoint_activations = false;                 // see Model::set_checkpoint_activations
-  transformer::RecomputeGroups recompute_groups = {};  // of it
+  std::int64_t warmup = 0;                      // steps
+  transformer::RecomputeGroups recompute = {};  // see Model::set_recompute
   double clip = 1;  // largest norm of all gradients together; 0: no clipping
   // Applies to the matrices of the blocks and to an untied head only. Norm weights and token
   // embeddings have no reason to shrink towards zero.

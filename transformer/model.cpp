@@ -116,8 +116,8 @@ std::vector<std::int64_t> Model::take_choices() {
 
 Tensor Model::run_blocks(Tensor x, std::size_t first, std::size_t end,
                          std::vector<KvCache>* caches) const {
-  if (checkpoint_activations_ && caches == nullptr)
-    return run_groups(std::move(x), first, end, recompute_groups_.blocks, recompute_groups_.inner);
+  if (recompute_.blocks > 0 && caches == nullptr)
+    return run_groups(std::move(x), first, end, recompute_.blocks, recompute_.inner);
   for (std::size_t i = first; i < end; ++i)
     x = model_.layers.blocks[i]->forward(x, rope_table_,
                                          caches == nullptr ? nullptr : &(*caches)[i]);

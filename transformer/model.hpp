@@ -72,14 +72,9 @@ class Model : public autograd::Module {
   autograd::Tensor run_layers(autograd::Tensor x, std::int64_t first, std::int64_t end) const;
   autograd::Tensor last_norm(const autograd::Tensor& x) const;
 
-  // Whether backward recomputes each block instead of keeping its activations
-  // (autograd/engine/checkpointing.hpp): less memory, about a third more time, the same bits.
-  // Off by default. Forward passes with caches ignore it. Groups of several blocks keep fewer
-  // inputs, and more while backward is in a group.
-  void set_checkpoint_activations(bool on, const RecomputeGroups& groups = {}) {
-    checkpoint_activations_ = on;
-    recompute_groups_ = groups;
-  }
+  // Which blocks backward computes again instead of keeping their activations, by default none:
+  // less memory, about a third more time, the same bits. Forward passes with caches ignore it.
+  void set_recompute(const RecomputeGroups& groups) { recompute_ = groups; }
 
   // From now on backward also adds the gradient of the balance loss of the experts, with the weight
   // config().balance (ops/experts.hpp), for steps whose loss is the mean over so many
@@ -125,8 +120,7 @@ class Model : public autograd::Module {
   ModelPart part_;
   const TensorDivision& division_;
   autograd::VocabularyRange vocabulary_;  // the rows of the embedding and the head in this part
-  bool checkpoint_activations_ = false;
-  RecomputeGroups recompute_groups_;
+  RecomputeGroups recompute_;
   Trunk model_;
   std::optional<autograd::Linear> lm_head_;
   autograd::RopeTable rope_table_;  // computed; neither trained nor stored

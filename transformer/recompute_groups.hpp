@@ -1,7 +1,9 @@
-// Which blocks backward computes again together: groups, and perhaps groups within groups.
+// Which blocks backward computes again together (autograd/engine/checkpointing.hpp): groups, and
+// perhaps groups within groups.
 //
 //     12 blocks     drawn                kept after forward   while backward is in one   forward
-//     one each                           12 inputs            1 block                    twice
+//     none                               12 blocks            12 blocks                  once
+//     full          |.|.|.|.|.|.|...     12 inputs            1 block                    twice
 //     every=4       |....|....|....|     3 inputs             4 blocks                   twice
 //     nested=6,2    |..:..:..|..:..:..|  2 inputs             3 inputs, 2 blocks         3 times
 //
@@ -17,7 +19,7 @@
 namespace ringside::transformer {
 
 struct RecomputeGroups {
-  std::int64_t blocks = 1;  // of a group; the last one of a stage may be smaller
+  std::int64_t blocks = 0;  // of a group; the last one of a stage may be smaller. 0: none
   std::int64_t inner = 0;   // of the groups within it; 0: there are none
   bool operator==(const RecomputeGroups&) const = default;
 };

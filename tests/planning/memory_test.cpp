@@ -27,8 +27,7 @@ RankMemory needed(const Config& config, const TrainerOptions& options, DType dty
   plan.sequence = options.sequence;
   plan.types = planning::types_of(dtype);
   plan.types.adamw = options.optimizer == OptimizerKind::adamw;
-  if (options.checkpoint_activations) plan.recompute = planning::Recompute::full;
-  plan.recompute_groups = options.recompute_groups;
+  plan.set_recompute(options.recompute);
   return memory_of_rank(planning::model_from(config, ""), plan, 0);
 }
 
@@ -73,7 +72,7 @@ TEST_CASE("the estimate is the memory of training or a little more") {
       for (const std::int64_t batch : {1, 16}) {
         for (const auto kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
           TrainerOptions options;
-          options.checkpoint_activations = checkpointed;
+          options.recompute = {checkpointed ? 1 : 0};
           options.steps = 2;
           options.batch = batch;
           options.sequence = 64;
@@ -143,10 +142,10 @@ TEST_CASE("groups of recomputed blocks: memory by the plan, and the best group a
   options.steps = 2;
   options.batch = 32;
   options.sequence = 64;
-  options.checkpoint_activations = true;
+  options.recompute = {1};
   std::vector<float> first;
   const auto measured = [&](const transformer::RecomputeGroups& groups) {
-    options.recompute_groups = groups;
+    options.recompute = groups;
     Model model(config, DType::fp32);
     SingleProcess strategy;
     Trainer trainer(model, corpus, strategy, options);
@@ -161,7 +160,7 @@ TEST_CASE("groups of recomputed blocks: memory by the plan, and the best group a
     return static_cast<double>(autograd::memory_use(MemoryKind::activations).peak);
   };
   const auto predicted = [&](const transformer::RecomputeGroups& groups) {
-    options.recompute_groups = groups;
+    options.recompute = groups;
     return needed(config, options, DType::fp32).of(MemoryKind::activations);
   };
   double least_seen = 1e300, least_predicted = 1e300;
@@ -211,7 +210,7 @@ TEST_CASE("checkpointed activations take a fraction of the memory and change no 
     options.steps = 3;
     options.batch = 16;
     options.sequence = 64;
-    options.checkpoint_activations = checkpointed;
+    options.recompute = {checkpointed ? 1 : 0};
     Trainer trainer(model, corpus, strategy, options);
     trainer.step();
     const auto before = autograd::memory_use().current;
@@ -293,7 +292,7 @@ TEST_CASE("after the first steps, training allocates no memory from the system")
         options.batch = 16;
         options.sequence = 64;
         options.accumulate = accumulate;
-        options.checkpoint_activations = checkpointed;
+        options.recompute = {checkpointed ? 1 : 0};
         Trainer trainer(model, corpus, strategy, options);
         trainer.run(2);
         const auto steady = autograd::system_allocations();

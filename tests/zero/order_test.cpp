@@ -16,9 +16,9 @@ struct Event {
 };
 
 // The units that are in memory when forward, and backward, reaches the MLP of each block.
-std::vector<Event> watch(ProcessGroup& group, bool checkpoint_activations) {
+std::vector<Event> watch(ProcessGroup& group, bool recomputes) {
   transformer::Model model(small_llama());
-  model.set_checkpoint_activations(checkpoint_activations);
+  model.set_recompute({recomputes ? 1 : 0});
   zero::ShardedParameters stage(model, group);
   std::vector<Event> events;
   for (const auto& [name, module] : model.named_modules()) {
@@ -90,7 +90,7 @@ TEST_CASE("in stage 3 recomputed blocks give the same gradients to the bit") {
     Tensors seen[2];
     for (const bool recompute : {false, true}) {
       transformer::Model model(small_llama());
-      model.set_checkpoint_activations(recompute);
+      model.set_recompute({recompute ? 1 : 0});
       zero::ShardedParameters stage(model, group);
       backward(loss_of(model, group.rank()));
       stage.finish();

@@ -73,13 +73,13 @@ bool is_block(const ddp::Bucket& bucket) {
 }
 
 // Two steps: forward, backward, optimizer; with or without recomputed blocks.
-void sends_what_units_need(bool tied, bool checkpoint_activations) {
+void sends_what_units_need(bool tied, bool recomputes) {
   for (const int size : {2, 3, 4})
     on_every_transport(
         size,
         [&](ProcessGroup& group) {
           transformer::Model model(small_llama(tied));
-          model.set_checkpoint_activations(checkpoint_activations);
+          model.set_recompute({recomputes ? 1 : 0});
           zero::ShardedParameters stage(model, group);
           const auto& units = stage.plan().buckets();
           require(units.size() == (tied ? 4 : 5), "{} units", units.size());

@@ -128,9 +128,9 @@ void print_header(const TrainingPlan& plan, const transformer::Text& text, const
   fmt::print("ranks    {}\n", ranks_text(plan, ranks));
   fmt::print("batch    {}{}{}; {} steps\n", batch_text(plan, ranks),
              options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate),
-             !options.checkpoint_activations        ? ""
-             : options.recompute_groups.blocks == 1 ? ", activations checkpointed"
-                                                    : ", activations checkpointed in groups",
+             options.recompute.blocks == 0   ? ""
+             : options.recompute.blocks == 1 ? ", activations checkpointed"
+                                             : ", activations checkpointed in groups",
              options.steps);
   const std::vector<std::string> memory = memory_texts(plan);
   for (std::size_t i = 0; i < memory.size(); ++i)

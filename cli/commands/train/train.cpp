@@ -189,11 +189,10 @@ void add_training_options(CLI::App& command, TrainArguments& args) {
          "Split each data rank's batch into K micro-batches: less memory, the same gradients; and "
          "what a pipeline needs to keep its stages busy [1]",
          at_least_one("micro-batch"));
-  option.flag("--checkpoint-activations", options.checkpoint_activations,
-              "Recompute each block in backward: less memory, a third more time, the same bits");
   option("--recompute NAME", args.recompute,
-         "What backward computes again: none, full (as --checkpoint-activations), every=K for "
-         "groups of K blocks, or nested=K1,K2 for groups of K1 with groups of K2 in them [none]",
+         "What backward computes again: none; full, each block by itself (less memory, a third "
+         "more time, the same bits); every=K, groups of K blocks; or nested=K1,K2, groups of K1 "
+         "with groups of K2 in them [none]",
          parsed_by([](const std::string& text) { planning::recomputation_from(text); }));
   option("--optimizer NAME", args.optimizer, "sgd or adamw [adamw]", one_of({"sgd", "adamw"}));
   option("--lr RATE", options.learning_rate,

@@ -97,11 +97,7 @@ int batch_multiple(int smallest, int largest) {
 
 // Attention keeps no scores, so selective recomputation has nothing to compute again.
 void set_recomputation(const TrainArguments& args, TrainerOptions& options) {
-  options.checkpoint_activations = args.plan.options.checkpoint_activations;
-  if (!args.recompute) return;
-  const auto [recompute, groups] = planning::recomputation_from(*args.recompute);
-  options.checkpoint_activations |= recompute == planning::Recompute::full;
-  options.recompute_groups = groups;
+  if (args.recompute) options.recompute = planning::recomputation_from(*args.recompute).groups;
 }
 
 TrainerOptions options_of_new_run(const TrainArguments& args, const Config& config,

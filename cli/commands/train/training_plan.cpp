@@ -145,7 +145,7 @@ void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine
   training::require_memory(
       planning::memory_of_largest_rank(model, run), ranks_on_this_machine, plan.memory_limit_gb,
       "choose a smaller model or batch, fewer ranks on this machine, or --accumulate "
-      "and --checkpoint-activations for fewer activations",
+      "and --recompute full for fewer activations",
       plan.device, plan.save_every > 0 ? planning::checkpoint_bytes(model, run.types) : 0);
 }
 

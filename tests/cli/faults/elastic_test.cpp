@@ -172,7 +172,7 @@ TEST_CASE("a job on a mesh that loses a rank starts again from its last checkpoi
   int rows = 0;
   for (std::string line; std::getline(lines, line);)
     CHECK(nlohmann::json::parse(line)["step"] == ++rows);
-  CHECK(rows > 5);
+  CHECK(rows >= 5);  // those of the checkpoint; the second kill may come before a further step
 }
 
 TEST_CASE("a rank that ends with an error of its own ends an elastic job") {

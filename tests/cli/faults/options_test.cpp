@@ -49,8 +49,7 @@ TEST_CASE("options that differ between ranks are named with ranks and values") {
       {"--seed 7", "--seed 8", "--seed is 7 on ranks 0 and 2, 8 on rank 1"},
       {"", "--sequence 32", "--sequence is 16 on ranks 0 and 2, 32 on rank 1"},
       {"--accumulate 2", "", "--accumulate is 2 on ranks 0 and 2, 1 on rank 1"},
-      {"--checkpoint-activations", "",
-       "--checkpoint-activations is given on ranks 0 and 2, not given on rank 1"},
+      {"--recompute full", "", "--recompute is full on ranks 0 and 2, none on rank 1"},
       {"--eval-every 1", "", "--eval-every is 1 on ranks 0 and 2, 0 on rank 1"},
       {"--eval-batches 1", "--eval-batches 2", "--eval-batches is 1 on ranks 0 and 2, 2 on rank 1"},
       {"--stop-at 1", "", "--stop-at is 1 on ranks 0 and 2, 2 on rank 1"},
@@ -228,11 +227,9 @@ std::vector<Change> changes_of_a_plan() {
       {"--optimizer",
        [](auto& plan, auto&) { plan.options.optimizer = ringside::training::OptimizerKind::sgd; }},
       {"--stop-at", [](auto& plan, auto&) { plan.stop_at = 5; }},
-      {"--checkpoint-activations",
-       [](auto& plan, auto&) { plan.options.checkpoint_activations = true; }},
       {"--recompute",
        [](auto& plan, auto&) {
-         plan.options.recompute_groups = {4, 2};
+         plan.options.recompute = {4, 2};
        }},
       {"--eval-every", [](auto& plan, auto&) { plan.options.validate_every = 10; }},
       {"--eval-batches", [](auto& plan, auto&) { plan.options.validation_windows = 16; }},

@@ -63,7 +63,7 @@ void check_gradients_against_cpu(DType dtype, bool tied_head, bool checkpointed)
   }
   const Tensor tokens = some_tokens(3, 17, 1), targets = some_tokens(3, 17, 2);
   for (Model* model : {&exact, &here, &there}) {
-    model->set_checkpoint_activations(checkpointed);
+    model->set_recompute({checkpointed ? 1 : 0});
     backward(model->loss(tokens, targets));
   }
   const bool narrow = dtype == DType::bf16;

@@ -74,9 +74,8 @@ Case make_case(Axes axes, const std::string& strategy, std::int64_t kv_heads, bo
   problem.kv_heads = kv_heads;
   problem.tied = tied;
   problem.experts = has(axes, Axis::ep) ? 4 : 0;
-  problem.checkpoint_activations = turn % 4 == 1;
   const transformer::RecomputeGroups groups[] = {{2, 0}, {3, 1}, {4, 2}, {1, 0}};
-  problem.recompute_groups = groups[turn / 4 % 4];
+  if (turn % 4 == 1) problem.recompute = groups[turn / 4 % 4];
   if (turn % 2 == 1) std::reverse(axes.begin(), axes.end());
   std::string text;
   for (const Axis axis : axes)

@@ -86,10 +86,10 @@ TEST_CASE(
 
 TEST_CASE("context parallel with recomputation, and over tcp and shm") {
   Problem problem = long_problem();
-  problem.checkpoint_activations = true;
+  problem.recompute = {1};
   for (const auto& options : all_contexts)
     check(problem, {"cp=2,fsdp=2", "zero3", false, "1f1b", 1, 0, "threads", options}, 1e-12);
-  problem.checkpoint_activations = false;
+  problem.recompute = {};
   problem.steps = 2;
   for (const char* transport : {"tcp", "shm"})
     for (const auto& options : all_contexts)

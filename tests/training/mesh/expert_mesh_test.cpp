@@ -79,7 +79,7 @@ TEST_CASE(
   problem.steps = 2;
   for (const char* transport : {"tcp", "shm"})
     check(problem, {"ep=4", "bucketed", false, "1f1b", 1, 0, transport}, 1e-12);
-  problem.checkpoint_activations = true;
+  problem.recompute = {1};
   check(problem, {"ep=2,fsdp=2", "zero3"}, 1e-12);
 }
 

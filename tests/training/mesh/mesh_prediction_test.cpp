@@ -53,7 +53,7 @@ training::TrainerOptions options_of(const Case& each) {
   training::TrainerOptions options;
   options.steps = 2, options.batch = batch, options.sequence = sequence;
   options.accumulate = each.mesh.micro_batches;
-  options.checkpoint_activations = each.recompute;
+  options.recompute = {each.recompute ? 1 : 0};
   options.optimizer = training::OptimizerKind::adamw;
   return options;
 }

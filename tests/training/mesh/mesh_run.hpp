@@ -44,8 +44,7 @@ struct Problem {
   DType dtype = DType::fp64;
   std::int64_t layers = 12, steps = many_steps, accumulate = 1;
   training::OptimizerKind optimizer = training::OptimizerKind::sgd;
-  bool checkpoint_activations = false;
-  transformer::RecomputeGroups recompute_groups = {};
+  transformer::RecomputeGroups recompute = {};
   double learning_rate = 0.3;
   double clip = 0.5;  // below every norm of these steps
   std::int64_t sequence = 12;
@@ -70,8 +69,7 @@ struct Problem {
     options.steps = steps;
     options.batch = 24;
     options.accumulate = accumulate;
-    options.checkpoint_activations = checkpoint_activations;
-    options.recompute_groups = recompute_groups;
+    options.recompute = recompute;
     options.sequence = sequence;
     options.optimizer = optimizer;
     options.learning_rate = learning_rate;

@@ -25,7 +25,7 @@ void require_same_bits(const Problem& problem, MeshCase mesh) {
   mesh.inner = "single";
   mesh.micro_batches = problem.accumulate;
   Problem plain = problem;
-  plain.checkpoint_activations = false;
+  plain.recompute = {};
   const History& expected = alone(plain);
   History seen;
   on_mesh(mesh, problem.config(), [&](auto strategy, auto& world) {
@@ -65,7 +65,7 @@ TEST_CASE(
     for (const std::string schedule : {"gpipe", "1f1b", "zb_h1", "zb_v"})
       require_same_bits(problem, {"pp=3", "single", false, schedule});
   }
-  problem.checkpoint_activations = true;
+  problem.recompute = {1};
   for (const std::string schedule : {"1f1b", "interleaved", "zb_h1"})
     require_same_bits(problem, {"pp=3", "single", false, schedule});
   problem.accumulate = 2;

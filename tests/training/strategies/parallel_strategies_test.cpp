@@ -42,7 +42,7 @@ StepOutcome second_step(const std::string& strategy_name, int ranks, std::int64_
     options.steps = 2;
     options.batch = 48;
     options.accumulate = accumulate;
-    options.checkpoint_activations = accumulate > 1;  // hooks must fire here too
+    options.recompute = {accumulate > 1 ? 1 : 0};  // hooks must fire here too
     options.sequence = 16;
     options.optimizer = training::OptimizerKind::sgd;
     Trainer trainer(model, corpus, *strategy, options);

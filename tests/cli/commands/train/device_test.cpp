@@ -30,7 +30,7 @@ training::TrainerOptions four_steps() {
   options.steps = 4;
   options.batch = 12;
   options.accumulate = 2;
-  options.checkpoint_activations = true;
+  options.recompute = {1};
   options.sequence = 16;
   options.clip = 0.5;
   return options;

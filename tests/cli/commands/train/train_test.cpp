@@ -252,7 +252,7 @@ TEST_CASE("a model that does not fit is refused before memory is allocated") {
         "gradients 16 GB, optimizer 16 GB, activations "
         "0.49 GB), but 20 GB are available: choose a smaller model or batch, fewer ranks on this "
         "machine, or --accumulate and "
-        "--checkpoint-activations for fewer activations; --memory-limit 0 tries it anyway\n");
+        "--recompute full for fewer activations; --memory-limit 0 tries it anyway\n");
   CHECK(outcome.seconds < 5);
   // The copy of a checkpoint that is written in the background is there once: 4 + 8 bytes of each
   // parameter.
@@ -318,7 +318,7 @@ TEST_CASE("with sharded parameters all ranks validate, save and generate a sampl
   const Outcome alone = training.run(),
                 sharded = training.run({"-n", "3", "--parallel", "zero3", "--save",
                                         training.path("saved").string(), "--save-every", "1",
-                                        "--checkpoint-activations", "--accumulate", "4"});
+                                        "--recompute", "full", "--accumulate", "4"});
   CAPTURE(sharded.err);
   REQUIRE(sharded.exit_code == 0);
   const auto after = [](const std::string& text, const std::string& start) {
