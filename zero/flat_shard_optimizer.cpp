@@ -36,6 +36,10 @@ std::vector<ShardRange> FlatShardOptimizer::ranges(std::size_t g, std::size_t i)
   return plan_.ranges(location_of(groups()[g].parameters[i]));
 }
 
+autograd::DType FlatShardOptimizer::shard_dtype(std::size_t g, std::size_t i) const {
+  return plan_.shard_dtype(location_of(groups()[g].parameters[i]).bucket);
+}
+
 ParameterLocation FlatShardOptimizer::location_of(const NamedTensor& parameter) const {
   const auto location = plan_.find(parameter.tensor);
   require(location.has_value(),

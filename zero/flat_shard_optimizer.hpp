@@ -20,6 +20,7 @@ class FlatShardOptimizer final : public PartitionedOptimizer {
 
   void step() override;
   std::vector<ShardRange> ranges(std::size_t g, std::size_t i) const override;
+  autograd::DType shard_dtype(std::size_t g, std::size_t i) const override;
 
  private:
   std::vector<autograd::NamedTensor> shards_of(const autograd::ParameterGroup& group) override;

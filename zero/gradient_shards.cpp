@@ -18,7 +18,8 @@ GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup&
   const autograd::MemoryScope scope(autograd::MemoryKind::gradients);
   for (std::size_t b = 0; b < buckets().size(); ++b) {
     const ddp::Bucket& bucket = buckets()[b];
-    shards_.push_back(Tensor::zeros({plan_.shard_elements(b)}, bucket.dtype, bucket.device));
+    shards_.push_back(
+        Tensor::zeros({plan_.shard_elements(b)}, plan_.shard_dtype(b), bucket.device));
     flats_.push_back(Tensor::empty({plan_.padded_elements(b)}, bucket.dtype, bucket.device));
     flats_[b].storage()->drop();
     seen_.emplace_back(bucket.entries.size());
@@ -73,7 +74,7 @@ void GradientShards::finish_oldest() {
   if (accumulated_[b])
     autograd::accumulate_into(shards_[b], mean);
   else
-    shards_[b].copy_(mean);
+    autograd::convert_into(shards_[b], mean);
   accumulated_[b] = true;
   flats_[b].storage()->drop();
 }

@@ -34,7 +34,7 @@ void visit_parameters(const std::vector<NamedTensor>& named, const ShardPlan& pl
     const auto location = plan.find(parameter);
     const Tensor whole =
         location ? collect(shards[location->bucket][location->entry], plan.ranges(*location),
-                           parameter.shape(), parameter.dtype(), group, name)
+                           parameter.shape(), plan.shard_dtype(location->bucket), group, name)
                  : parameter;
     if (whole.defined() && group.rank() == 0) see({name, whole});
   }
@@ -47,8 +47,9 @@ void visit_gradients(const std::vector<NamedTensor>& named, const ShardPlan& pla
     const auto location = plan.find(parameter);
     if (!location || !has_gradient[location->bucket][location->entry]) continue;
     const Tensor& shard = shards[location->bucket][location->entry];
-    const Tensor whole = collect(shard.defined() ? shard.grad() : Tensor(), plan.ranges(*location),
-                                 parameter.shape(), parameter.dtype(), group, name);
+    const Tensor whole =
+        collect(shard.defined() ? shard.grad() : Tensor(), plan.ranges(*location),
+                parameter.shape(), plan.shard_dtype(location->bucket), group, name);
     if (whole.defined()) see({name, whole});
   }
 }

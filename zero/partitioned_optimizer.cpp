@@ -102,7 +102,7 @@ void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
   for (std::size_t g = 0; g < groups().size(); ++g) {
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
       const NamedTensor& parameter = groups()[g].parameters[i];
-      for (const StateEntry& entry : state_layout(parameter.tensor.dtype())) {
+      for (const StateEntry& entry : state_layout(shard_dtype(g, i))) {
         const std::string name = parameter.name + "." + entry.name;
         const Tensor whole = collect(
             find(local, name), entry.per_element ? ranges(g, i) : first_keeper_of(ranges(g, i)),
@@ -119,7 +119,7 @@ void PartitionedOptimizer::fill_state(const FillTensor& fill) {
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
       const NamedTensor& parameter = groups()[g].parameters[i];
       const ShardRange mine = ranges(g, i)[static_cast<std::size_t>(group_.rank())];
-      for (const StateEntry& entry : state_layout(parameter.tensor.dtype())) {
+      for (const StateEntry& entry : state_layout(shard_dtype(g, i))) {
         const std::string name = parameter.name + "." + entry.name;
         const Tensor whole = Tensor::empty(entry.shape_for(parameter.tensor.shape()), entry.dtype);
         fill({name, whole});

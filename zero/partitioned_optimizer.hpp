@@ -50,6 +50,10 @@ class PartitionedOptimizer : public autograd::Optimizer {
 
   // The range of parameter `i` of group `g` that each rank updates: [rank].
   virtual std::vector<ShardRange> ranges(std::size_t g, std::size_t i) const = 0;
+  // The dtype of its shards.
+  virtual autograd::DType shard_dtype(std::size_t g, std::size_t i) const {
+    return groups()[g].parameters[i].tensor.dtype();
+  }
 
  protected:
   PartitionedOptimizer(std::vector<autograd::ParameterGroup> groups,

@@ -6,13 +6,18 @@ namespace ringside::zero {
 
 using autograd::Tensor;
 
-ShardPlan::ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks)
-    : buckets_(std::move(buckets)), rank_(rank), ranks_(ranks) {}
+ShardPlan::ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks, bool fp32_shards)
+    : buckets_(std::move(buckets)), rank_(rank), ranks_(ranks), fp32_shards_(fp32_shards) {}
 
 std::int64_t ShardPlan::shard_elements(std::size_t bucket) const {
   const auto cache_line = static_cast<std::int64_t>(64 / autograd::size_of(buckets_[bucket].dtype));
   const std::int64_t each = (buckets_[bucket].elements + ranks_ - 1) / ranks_;
   return (each + cache_line - 1) / cache_line * cache_line;
+}
+
+autograd::DType ShardPlan::shard_dtype(std::size_t bucket) const {
+  const autograd::DType dtype = buckets_[bucket].dtype;
+  return fp32_shards_ ? autograd::compute_dtype(dtype) : dtype;
 }
 
 std::int64_t ShardPlan::padded_bytes() const {

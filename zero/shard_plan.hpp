@@ -30,7 +30,9 @@ struct ParameterLocation {
 
 class ShardPlan {
  public:
-  ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks);
+  // With `fp32_shards` the shards of a bf16 bucket are fp32: what a small step adds is not rounded
+  // away.
+  ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks, bool fp32_shards = false);
 
   const std::vector<ddp::Bucket>& buckets() const { return buckets_; }
   int ranks() const { return ranks_; }
@@ -38,6 +40,8 @@ class ShardPlan {
   // The length of one rank's shard of a bucket, and of all shards together.
   std::int64_t shard_elements(std::size_t bucket) const;
   std::int64_t padded_elements(std::size_t bucket) const { return shard_elements(bucket) * ranks_; }
+  // What a rank keeps of the bucket, parameters and gradients, has this dtype.
+  autograd::DType shard_dtype(std::size_t bucket) const;
   // Bytes of all buckets, padding included.
   std::int64_t padded_bytes() const;
 
@@ -60,6 +64,7 @@ class ShardPlan {
  private:
   std::vector<ddp::Bucket> buckets_;
   int rank_, ranks_;
+  bool fp32_shards_;
 };
 
 }  // namespace ringside::zero

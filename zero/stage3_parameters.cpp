@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "autograd/engine/engine.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "base/error.hpp"
 #include "parallel/replicate.hpp"
 #include "parallel/tensor_collectives.hpp"
@@ -62,15 +63,17 @@ const std::string& unit_of(const NamedTensor& parameter, const std::vector<Unit>
 
 ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& group,
                                      const std::vector<NamedModule>& wrapped,
-                                     const ddp::Alone& alone)
-    : ShardedParameters(module, group, wrapped, alone, divide_into_units(module, wrapped)) {}
+                                     const ddp::Alone& alone, bool fp32_shards)
+    : ShardedParameters(module, group, wrapped, alone, fp32_shards,
+                        divide_into_units(module, wrapped)) {}
 
 ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& group,
                                      const std::vector<NamedModule>& wrapped,
-                                     const ddp::Alone& alone, const std::vector<Unit>& units)
+                                     const ddp::Alone& alone, bool fp32_shards,
+                                     const std::vector<Unit>& units)
     : named_(module.named_parameters()),
       group_(group),
-      plan_(buckets_of(units, true, alone), group.rank(), group.size()),
+      plan_(buckets_of(units, true, alone), group.rank(), group.size(), fp32_shards),
       frozen_(buckets_of(units, false, alone), group.rank(), group.size()) {
   parallel::replicate(module, group);
   add_flats(units, plan_);
@@ -94,7 +97,10 @@ void ShardedParameters::add_flats(const std::vector<Unit>& units, const ShardPla
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const Tensor whole = move_into_flat_memory(plan, b);
     const NamedTensor& first = plan.buckets()[b].entries.front().parameter;
-    flats_.push_back({unit_of(first, units), whole, plan.shard_of(whole, b).clone()});
+    const Tensor part = plan.shard_of(whole, b);
+    const Tensor shard = Tensor::empty(part.shape(), plan.shard_dtype(b), part.device());
+    autograd::convert_into(shard, part);
+    flats_.push_back({unit_of(first, units), whole, part, shard});
     whole.storage()->drop();
   }
 }
@@ -184,7 +190,8 @@ ShardedParameters::FlatIndices ShardedParameters::needed_next(std::size_t use,
 void ShardedParameters::start_unshard(Flat& flat) {
   if (flat.in_memory()) return;
   flat.whole.storage()->restore();
-  flat.all_gather.emplace(parallel::all_gather_async(flat.shard, flat.whole, group_,
+  autograd::convert_into(flat.part, flat.shard);  // rounds before the network
+  flat.all_gather.emplace(parallel::all_gather_async(flat.part, flat.whole, group_,
                                                      fmt::format("parameters of {}", flat.unit)));
 }
 

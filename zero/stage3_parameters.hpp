@@ -21,6 +21,10 @@
 //     on the wire for each rank    blocks                      3 (p-1)/p of their bytes
 //                                  embedding, norm and head    2 (p-1)/p of their bytes
 //
+// Shards may be fp32 where the model computes in bf16 (fp32_shards): a unit is rounded before it is
+// gathered, so the network carries bf16, and the optimizer updates fp32. In a unit with parameters
+// of both dtypes, such as fp32 norms in a bf16 block, each dtype has flat memory of its own.
+//
 // Gradients are handled as in stage 2, with one bucket for each unit. Autograd knows nothing of
 // this. Forward hooks of Module tell when a unit is entered and left, a hook on its output when
 // backward enters it, and the hooks of the parameters when a gradient is complete.
@@ -51,13 +55,14 @@ class ShardedParameters {
   // keep. `wrapped` are modules of `module`, none within another; each makes a unit. Parameters in
   // `alone` are gathered with their unit, but in flat memory of their own. `module` and `group`
   // must outlive this object. From now on parameters can be read only while their unit runs, and
-  // not at all after this object is destroyed.
+  // not at all after this object is destroyed. `fp32_shards`: those of bf16 parameters that are
+  // trained; visit_parameters() and visit_gradients() then show fp32.
   ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
-                    const std::vector<autograd::NamedModule>& wrapped,
-                    const ddp::Alone& alone = {});
+                    const std::vector<autograd::NamedModule>& wrapped, const ddp::Alone& alone = {},
+                    bool fp32_shards = false);
   ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
-                    const ddp::Alone& alone = {})
-      : ShardedParameters(module, group, default_wrap_policy(module), alone) {}
+                    const ddp::Alone& alone = {}, bool fp32_shards = false)
+      : ShardedParameters(module, group, default_wrap_policy(module), alone, fp32_shards) {}
   ~ShardedParameters();
 
   // An optimizer whose step() updates this rank's shards. It does not communicate: the next forward
@@ -87,7 +92,8 @@ class ShardedParameters {
   struct Flat {
     std::string unit;
     autograd::Tensor whole;  // end to end, then padding; dropped while the unit is sharded
-    autograd::Tensor shard;
+    autograd::Tensor part;   // this rank's part of whole
+    autograd::Tensor shard;  // the numbers of part, kept; fp32 if fp32_shards
     std::optional<parallel::ScopedWork> all_gather = {};
     bool in_memory() const { return whole.storage()->data() != nullptr; }
   };
@@ -117,7 +123,7 @@ class ShardedParameters {
 
   ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
                     const std::vector<autograd::NamedModule>& wrapped, const ddp::Alone& alone,
-                    const std::vector<Unit>& units);
+                    bool fp32_shards, const std::vector<Unit>& units);
 
   std::vector<autograd::NamedTensor> named_;
   collectives::ProcessGroup& group_;

@@ -70,7 +70,8 @@ void accumulate_into(const Tensor& target, const Tensor& source) {
           target.shape());
   require(target.device() == source.device(), "a gradient on {} cannot be added to one on {}",
           name_of(source.device()), name_of(target.device()));
-  kernels_of(target).add(target, source, target);
+  kernels_of(target).add(target, target.dtype() == DType::fp32 ? to_compute_dtype(source) : source,
+                         target);
 }
 
 }  // namespace ringside::autograd

@@ -24,7 +24,8 @@ Tensor to_storage_dtype(const Tensor& x, DType storage);
 // When the loop is done, convert_into(target, buffer) rounds the result, or does nothing.
 Tensor compute_buffer(const Tensor& target);
 
-// target += source: same shape, dtype and device, any strides.
+// target += source: same shape and device, any strides. An fp32 target takes bf16 numbers, too;
+// otherwise the dtypes must be equal.
 void accumulate_into(const Tensor& target, const Tensor& source);
 
 }  // namespace ringside::autograd

@@ -6,7 +6,8 @@ namespace ringside::exercises {
 namespace {
 
 struct Adapter final : FullySharded {
-  Adapter(autograd::Module& module, collectives::ProcessGroup& group) : method(module, group) {}
+  Adapter(autograd::Module& module, collectives::ProcessGroup& group)
+      : method(module, group, {}, fp32_shards) {}
   void finish() override { method.finish(); }
   std::unique_ptr<zero::PartitionedOptimizer> make_optimizer(
       std::vector<autograd::ParameterGroup> groups,
@@ -16,6 +17,7 @@ struct Adapter final : FullySharded {
   std::vector<std::string> in_memory() const override { return method.in_memory(); }
   void visit_parameters(const zero::SeeTensor& see) const override { method.visit_parameters(see); }
   void visit_gradients(const zero::SeeTensor& see) const override { method.visit_gradients(see); }
+  static constexpr bool fp32_shards = true;  // of bf16 parameters, in the net that has some
   student::zero::ShardedParameters method;
 };
 

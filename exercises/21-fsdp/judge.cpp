@@ -1,8 +1,11 @@
 // Judges sharded parameters: a training against a single process; which units are in memory when,
 // and which calls are made, both as with the reference; and the ledger.
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "autograd/engine/engine.hpp"
+#include "autograd/optim/clip.hpp"
 #include "autograd/optim/sgd.hpp"
 #include "exercises/21-fsdp/interface.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
@@ -16,15 +19,25 @@ using namespace autograd;
 
 constexpr int steps = 3;
 
+// The step of the mixed net is small: in bf16 most weights would stay where they are.
 std::vector<ParameterGroup> all_parameters(const BlockNet& net) {
-  return {{parallel::trained_parameters(net), 0.1, 0}};
+  const bool is_bf16 = net.named_parameters().front().tensor.dtype() == DType::bf16;
+  return {{parallel::trained_parameters(net), is_bf16 ? 1e-4 : 0.1, 0}};
 }
 
 std::unique_ptr<Optimizer> make_sgd(std::vector<ParameterGroup> groups) {
   return std::make_unique<SGD>(std::move(groups));
 }
 
-// The whole gradients of each step, and the parameters at the end, as rank 0 sees them.
+std::uint64_t bytes_gathered(World& world) {
+  std::uint64_t bytes = 0;
+  for (const ObservedCall& each : world.calls().calls())
+    if (each.call.collective == collectives::Collective::all_gather) bytes += each.bytes();
+  return bytes;
+}
+
+// The whole gradients of each step, the parameters at the end, as rank 0 sees them, and the bytes
+// that all-gathers carry in the last step.
 template <BlockNet::Options options>
 Json collect_training(World& world) {
   BlockNet net(options, world.seed(), world.rank());
@@ -33,16 +46,20 @@ Json collect_training(World& world) {
   Json seen = Json::array();
   for (int step = 0; step < steps; ++step) {
     world.doing(fmt::format("step {}", step));
+    world.calls().clear();
     backward(net.loss(world.seed(), step, world.rank(), 1));
     method->finish();
+    const std::uint64_t gathered = bytes_gathered(world);
     Json& gradients = seen.emplace_back(Json::object());
     method->visit_gradients(
         [&](const NamedTensor& each) { gradients[each.name] = json_of(each.tensor); });
     optimizer->step();
+    if (step + 1 < steps) continue;
+    Json& parameters = seen.emplace_back(Json::object());
+    method->visit_parameters(
+        [&](const NamedTensor& each) { parameters[each.name] = json_of(each.tensor); });
+    seen.push_back(gathered);
   }
-  Json& parameters = seen.emplace_back(Json::object());
-  method->visit_parameters(
-      [&](const NamedTensor& each) { parameters[each.name] = json_of(each.tensor); });
   return seen;
 }
 
@@ -64,6 +81,68 @@ Verdict judge_training(const Run& run) {
     if (!end) optimizer.step();
   }
   return {};
+}
+
+// The largest |a - b| of two tensors.
+double largest_difference(const Json& a, const Json& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < b.at("values").size(); ++i)
+    most = std::max(most, std::abs(number_of(a.at("values").at(i)) - number_of(b.at("values")[i])));
+  return most;
+}
+
+// bf16 has 8 bits: gradients agree to 1/20 of their norm, and what three steps change in the
+// fp32 parameters to 1/10 of the largest change. One process keeps fp32 masters of bf16 parameters.
+Verdict judge_mixed(const Run& run) {
+  const BlockNet net(BlockNet::mixed, run.seed, 0);
+  SGD optimizer(all_parameters(net));
+  std::map<std::string, Tensor> last;  // in fp32
+  for (const auto& [name, parameter] : net.named_parameters()) last[name] = parameter;
+  for (const auto& [name, state] : optimizer.state())
+    if (name.ends_with(".master")) last[name.substr(0, name.rfind('.'))] = state;
+  std::map<std::string, Json> first;
+  for (const auto& [name, parameter] : last) first[name] = json_of(parameter);
+
+  for (int step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    backward(net.loss(run.seed, step, 0, run.world));
+    for (const auto& [name, parameter] : net.named_parameters()) {
+      const Json seen = run.ranks[0].at(step).value(name, Json());
+      if (seen.is_null()) return {{fmt::format("step {}: {} has no gradient", step, name)}};
+      const double most = std::sqrt(grad_norm_squared({&parameter, 1}));
+      const double off = largest_difference(seen, json_of(parameter.grad()));
+      if (!(off <= most / 20))
+        return {{fmt::format("step {}: the gradient of {} is off by {:.2g}; its norm is {:.2g}",
+                             step, name, off, most)}};
+    }
+    optimizer.step();
+  }
+  for (const auto& [name, parameter] : last) {
+    const Json expected = json_of(parameter), seen = run.ranks[0].at(steps).value(name, Json());
+    if (seen.is_null()) return {{fmt::format("after {} steps {} is missing", steps, name)}};
+    const double most = largest_difference(expected, first[name]);
+    if (!(largest_difference(seen, expected) <= most / 10))
+      return {
+          {fmt::format("{} steps change {} by at most {:.2g}, expected {:.2g}: the shard is in "
+                       "fp32, and only what is gathered is rounded to bf16",
+                       steps, name, largest_difference(seen, first[name]), most)}};
+  }
+  return {};
+}
+
+// Two bytes for each element of bf16, four for the norm.
+Verdict judge_mixed_bytes(const Run& run) {
+  const std::uint64_t expected =
+      run_of_reference(run, collect_training<BlockNet::mixed>).ranks[0].at(steps + 1);
+  return first_fault(run, [&](int, const Json& rank) -> std::string {
+    const std::uint64_t seen = rank.at(steps + 1);
+    return seen == expected
+               ? ""
+               : fmt::format(
+                     "all-gathers of a step carry {} bytes, expected {}: bf16 parameters "
+                     "are rounded before the call",
+                     seen, expected);
+  });
 }
 
 // One step: the units in memory when forward and backward reach each layer, and all calls.
@@ -219,6 +298,8 @@ Verdict judge_memory(const Run& run) {
 const Judge judge("21-fsdp",
                   {{"training", collect_training<BlockNet::plain>, judge_training<BlockNet::plain>},
                    {"tied", collect_training<BlockNet::tied>, judge_training<BlockNet::tied>},
+                   {"mixed", collect_training<BlockNet::mixed>, judge_mixed},
+                   {"mixed-bytes", collect_training<BlockNet::mixed>, judge_mixed_bytes},
                    {"events", collect_step<BlockNet::plain>, judge_events<BlockNet::plain>},
                    {"prefetch", collect_step<BlockNet::plain>, judge_prefetch},
                    {"memory", collect_step<BlockNet::deep>, judge_memory},

@@ -2,11 +2,13 @@
 // same.
 #include "tests/zero/stages.hpp"
 
+#include "autograd/kernels/copy.hpp"
 #include "autograd/optim/adamw.hpp"
 #include "autograd/optim/sgd.hpp"
 #include "ddp/flat.hpp"
 #include "ddp/naive.hpp"
 #include "tests/text.hpp"
+#include "tests/zero/llama.hpp"
 
 using namespace ringside;
 using namespace ringside::autograd;
@@ -80,7 +82,67 @@ void more_ranks_than_elements() {
   });
 }
 
+// On rank 0: the tensors that `visit` shows whose names end in `ending`, without it.
+Tensors shown(const std::function<void(const zero::SeeTensor&)>& visit, const std::string& ending) {
+  Tensors seen;
+  visit([&](const NamedTensor& each) {
+    if (each.name.ends_with(ending))
+      seen[each.name.substr(0, each.name.size() - ending.size())] =
+          to_compute_dtype(each.tensor).clone();
+  });
+  return seen;
+}
+
 }  // namespace
+
+// Two ways to keep 32 bits of a parameter: in the shard, or in a master copy beside a bf16 shard.
+TEST_CASE(
+    "fp32 shards of bf16 parameters have the bits and the bytes of bf16 shards with masters") {
+  for (const int size : {2, 3, 4})
+    on_every_transport(size, [](ProcessGroup& group) {
+      transformer::Model model(small_llama(), DType::bf16), other(small_llama(), DType::bf16);
+      zero::ShardedParameters with_masters(model, group), fp32(other, group, {}, true);
+      const auto groups_of = [](const transformer::Model& its) {
+        return std::vector<ParameterGroup>{{parallel::trained_parameters(its), 1e-4, 0.1}};
+      };
+      const auto masters = with_masters.make_optimizer(groups_of(model), make_adamw),
+                 shards = fp32.make_optimizer(groups_of(other), make_adamw);
+      const auto bytes_of = [&](auto&& run) {
+        const std::uint64_t before = group.traffic().payload_bytes_sent;
+        run();
+        return group.traffic().payload_bytes_sent - before;
+      };
+      for (int step = 0; step < 3; ++step) {
+        const auto train = [&](const transformer::Model& its, zero::ShardedParameters& stage) {
+          backward(loss_of(its, group.rank() + step));
+          stage.finish();
+        };
+        const std::uint64_t sent = bytes_of([&] { train(model, with_masters); }),
+                            sent_fp32 = bytes_of([&] { train(other, fp32); });
+        require(sent == sent_fp32, "fp32 shards send {} bytes, bf16 shards {}", sent_fp32, sent);
+        const auto gradients = [](const zero::ShardedParameters& stage) {
+          return shown([&](const auto& see) { stage.visit_gradients(see); }, "");
+        };
+        const Tensors expected = gradients(with_masters), seen = gradients(fp32);
+        if (group.rank() == 0) must_be_equal<float>(seen, expected, 0);
+        masters->step(), shards->step();
+      }
+      const auto state = [](const zero::PartitionedOptimizer& optimizer, const char* ending) {
+        return shown([&](const auto& see) { optimizer.visit_state(see); }, ending);
+      };
+      const Tensors expected = state(*masters, ".master"), moments = state(*masters, ".exp_avg"),
+                    none = state(*shards, ".master"), seen_moments = state(*shards, ".exp_avg"),
+                    seen = shown([&](const auto&see) { fp32.visit_parameters(see); }, ""),
+                    rounded =
+                        shown([&](const auto&see) { with_masters.visit_parameters(see); }, "");
+      if (group.rank() > 0) return;
+      must_be_equal<float>(seen, expected, 0);
+      must_be_equal<float>(seen_moments, moments, 0);
+      require(none.empty(), "fp32 shards have {} masters", none.size());
+      require(!expected.empty() && expected.size() == rounded.size(), "{} masters",
+              expected.size());
+    });
+}
 
 TEST_CASE("a sharded optimizer has the gradients and parameters of a single process") {
   agrees_for_all_nets<WithOwners<ddp::Naive>>();

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "autograd/kernels/copy.hpp"
 #include "base/random.hpp"
 
 namespace ringside::exercises {
@@ -25,9 +26,12 @@ Json json_of(double number) {
 
 Json json_of(const Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
-  const Tensor dense = tensor.detach().contiguous();
+  const Tensor dense = to_compute_dtype(tensor.detach().contiguous());
   Json values = Json::array();
-  for (const double each : dense.values<double>()) values.push_back(json_of(each));
+  const auto add = [&](const auto& numbers) {
+    for (const double each : numbers) values.push_back(json_of(each));
+  };
+  dense.dtype() == DType::fp32 ? add(dense.values<float>()) : add(dense.values<double>());
   return {{"shape", dense.shape()}, {"values", std::move(values)}};
 }
 

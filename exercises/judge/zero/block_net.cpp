@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "autograd/engine/checkpointing.hpp"
+#include "autograd/engine/node.hpp"
+#include "autograd/kernels/copy.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/random.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
@@ -21,15 +23,45 @@ Init init_of(std::uint64_t seed, int rank, std::string_view name) {
   return {seed + static_cast<std::uint64_t>(rank), name};
 }
 
+DType dtype_of(const BlockNet::Options& options) {
+  return options.mixed ? DType::bf16 : DType::fp64;
+}
+
+// x in another dtype; backward converts its gradient back.
+Tensor as_dtype(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const auto converted = [](const Tensor& from, DType to) {
+    const Tensor y = Tensor::empty(from.shape(), to);
+    convert_into(y, from);
+    return y;
+  };
+  return record("as_dtype", converted(x.detach(), dtype), {x},
+                [converted, from = x.dtype()](const Node&, const Tensor& dy) -> Gradients {
+                  return {converted(dy, from)};
+                });
+}
+
+// random_tensor() in fp32 or fp64.
+Tensor random_in(DType dtype, const Shape& shape, std::uint64_t seed, std::uint64_t which) {
+  const Tensor tensor = random_tensor(shape, seed, which);
+  if (dtype == DType::fp64) return tensor;
+  const auto numbers = tensor.values<double>();
+  return Tensor::from(std::vector<float>(numbers.begin(), numbers.end()), shape);
+}
+
 }  // namespace
 
-BlockNet::Block::Block(std::int64_t width, Init init)
-    : inner(width, width, true, init, DType::fp64) {
+BlockNet::Block::Block(std::int64_t width, Init init, DType dtype)
+    : inner(width, width, true, init, dtype) {
   register_module("inner", inner);
 }
 
 Tensor BlockNet::Block::forward(const Tensor& x) const {
-  return with_hooks([&] { return x + silu(inner.forward(x)); });
+  return with_hooks([&] {
+    const Tensor h = inner.forward(x);
+    return x +
+           as_dtype(silu(as_dtype(h, compute_dtype(h.dtype()))), h.dtype());  // silu has no bf16
+  });
 }
 
 void BlockNet::List::add(std::unique_ptr<Block> block) {
@@ -39,17 +71,19 @@ void BlockNet::List::add(std::unique_ptr<Block> block) {
 
 BlockNet::BlockNet(Options options, std::uint64_t seed, int rank)
     : options_(options),
-      embed_(vocabulary, options.width, init_of(seed, rank, "embed"), DType::fp64),
-      norm_(options.width, 1e-5, DType::fp64),
-      head_(options.width, vocabulary, false, init_of(seed, rank, "head"), DType::fp64) {
+      embed_(vocabulary, options.width, init_of(seed, rank, "embed"), dtype_of(options)),
+      norm_(options.width, 1e-5, compute_dtype(dtype_of(options))),
+      head_(options.width, vocabulary, false, init_of(seed, rank, "head"), dtype_of(options)) {
   if (options.tied) head_.weight = embed_.weight;
   for (int i = 0; i < options.depth; ++i)
-    layers_.add(std::make_unique<Block>(options.width, init_of(seed, rank, std::to_string(i))));
+    layers_.add(std::make_unique<Block>(options.width, init_of(seed, rank, std::to_string(i)),
+                                        dtype_of(options)));
   register_module("embed", embed_), register_module("layers", layers_);
   register_module("norm", norm_), register_module("head", head_);
 }
 
 Tensor BlockNet::loss(std::uint64_t seed, int step, int first, int ranks) const {
+  const DType stored = dtype_of(options_), wide = compute_dtype(stored);
   Tensor total;
   for (int rank = first; rank < first + ranks; ++rank) {
     const std::uint64_t batch = static_cast<std::uint64_t>(100 * step + rank);
@@ -61,8 +95,9 @@ Tensor BlockNet::loss(std::uint64_t seed, int step, int first, int ranks) const 
       x = options_.recompute
               ? checkpoint([&](const Tensor& input) { return block->forward(input); }, x)
               : block->forward(x);
-    const Tensor part = mse_loss(head_.forward(norm_.forward(x)),
-                                 random_tensor({tokens, vocabulary}, seed, 1000 + batch)) *
+    const Tensor normed = as_dtype(norm_.forward(as_dtype(x, wide)), stored);
+    const Tensor part = mse_loss(as_dtype(head_.forward(normed), wide),
+                                 random_in(wide, {tokens, vocabulary}, seed, 1000 + batch)) *
                         (1.0 / ranks);
     total = total.defined() ? total + part : part;
   }

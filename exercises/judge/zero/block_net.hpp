@@ -16,13 +16,15 @@ struct BlockNetOptions {
   bool recompute = false;  // activation checkpointing in every block
   bool history = true;     // for the judge: a step without it has a forward only
   std::int64_t width = 6;
+  bool mixed = false;  // all in bf16 but the norm, which is in fp32; or else in fp64
 };
 
 class BlockNet final : public autograd::Module {
  public:
   using Options = BlockNetOptions;
   static constexpr Options plain = {}, tied = {.tied = true}, deep = {.depth = 10, .width = 32},
-                           recomputed = {.recompute = true}, without_history = {.history = false};
+                           recomputed = {.recompute = true}, without_history = {.history = false},
+                           mixed = {.mixed = true};
 
   // First weights depend on seed and rank.
   BlockNet(Options options, std::uint64_t seed, int rank);
@@ -40,7 +42,7 @@ class BlockNet final : public autograd::Module {
 
  private:
   struct Block final : Module {
-    Block(std::int64_t width, autograd::Init init);
+    Block(std::int64_t width, autograd::Init init, autograd::DType dtype);
     autograd::Tensor forward(const autograd::Tensor& x) const;
     autograd::Linear inner;
   };
