@@ -128,7 +128,7 @@ collectives::Connections World::connect() {
 collectives::ProcessGroup& World::group() {
   if (group_) return *group_;
   collectives::ExecutorOptions options;
-  options.timeout = Seconds(5);
+  options.timeout = options_.timeout;
   options.warn_after = Seconds(0);
   group_.emplace(observed(collectives::make_schedule_backend(connect(), options), calls_),
                  collectives::AlgorithmSelection("all_reduce=ring,reduce_scatter=ring,"

@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.hpp"
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
@@ -42,6 +43,7 @@ class World {
     std::string transport = "tcp";  // or "shm", "threads"
     std::uint64_t seed = 0;         // of all random numbers: each student has another one
     std::string folder = ".";       // for the data and the flight records
+    Seconds timeout{5};             // of a collective that stands still
   };
   World(collectives::RankInfo rank_info, Options options,
         std::shared_ptr<collectives::ThreadsWorld> threads = nullptr);
@@ -50,11 +52,12 @@ class World {
   int rank() const { return rank_info_.rank; }
   int size() const { return rank_info_.size; }
   std::uint64_t seed() const { return options_.seed; }
+  Seconds timeout() const { return options_.timeout; }
   // A random number in low .. high; the same on every rank.
   int number(int low, int high, std::uint64_t which) const;
 
   // Connects the ranks. group() is made at the first use, and runs the ring and the binomial tree,
-  // so that the bytes of each rank are known. A collective that stands still fails after 5 s.
+  // so that the bytes of each rank are known.
   collectives::Connections connect();
   collectives::ProcessGroup& group();
   CallObserver& calls() { return *calls_; }  // of group()

@@ -97,7 +97,8 @@ void collect(const Case& each, const std::string& folder) {
   const World::Options options{
       .transport = environment("RINGSIDE_JUDGE_TRANSPORT").value_or("tcp"),
       .seed = std::stoull(environment("RINGSIDE_JUDGE_SEED").value_or("0")),
-      .folder = folder};
+      .folder = folder,
+      .timeout = Seconds(integer_environment("RINGSIDE_JUDGE_TIMEOUT", 1, 1000).value_or(5))};
   std::map<int, Json> outcomes;
   std::mutex mutex;
   const auto run_rank = [&](collectives::RankInfo info,

@@ -1,8 +1,13 @@
 #include "exercises/judge/observed_calls.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "base/trace/trace.hpp"
 #include "collectives/rank_names.hpp"
@@ -11,9 +16,41 @@ namespace ringside::exercises {
 
 using namespace collectives;
 
-void CallObserver::hold() {
+CallObserver::Caller CallObserver::Caller::here() {
+  Caller caller{.id = ::gettid()};
+  pthread_getcpuclockid(pthread_self(), &caller.clock);
+  return caller;
+}
+
+// Its state is S, or it is in a blocking call, which runs on its own thread. Where the state cannot
+// be read, every thread seems to sleep.
+bool CallObserver::Caller::sleeps() const {
+  if (id == ::gettid()) return true;
+  std::ifstream file(fmt::format("/proc/self/task/{}/stat", id));
+  std::string stat;
+  std::getline(file, stat);
+  const std::size_t name_ends = stat.rfind(')');
+  return name_ends == stat.npos || stat.compare(name_ends, 3, ") S") == 0;
+}
+
+std::chrono::nanoseconds CallObserver::Caller::cpu_time() const {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+void CallObserver::hold(std::chrono::milliseconds patience) {
   const std::lock_guard lock(mutex_);
+  patience_ = patience;
+  caller_ = Caller::here();
+  caller_spent_ = caller_.cpu_time();
   held_ = !impatient_;
+}
+
+void CallObserver::slow_down(std::chrono::milliseconds each) {
+  const std::lock_guard lock(mutex_);
+  caller_spent_ = caller_.cpu_time();
+  delay_ = each;
 }
 
 void CallObserver::release() {
@@ -47,14 +84,30 @@ void CallObserver::before(const Call& call, const void* input, const void* outpu
     seen.begins.assign(numbers, numbers + std::min<std::uint64_t>(call.count, 2));
   }
   calls_.push_back(std::move(seen));
-  if (!changed_.wait_for(lock, patience, [this] { return !held_; })) {
+  for (std::chrono::milliseconds slept{0}; held_;) {
+    changed_.wait_for(lock, look);
+    slept = caller_.sleeps() ? slept + look : std::chrono::milliseconds(0);
+    if (!held_ || (slept < patience_ && caller_.cpu_time() - caller_spent_ < patience_)) continue;
     impatient_ = std::string(call.label.view());
     held_ = false;
     changed_.notify_all();
   }
-  const auto delay = delay_;
   lock.unlock();
-  if (delay.count() > 0) std::this_thread::sleep_for(delay);
+  delay();
+}
+
+void CallObserver::delay() {
+  const auto still = [this] {
+    const std::lock_guard lock(mutex_);
+    return delay_;
+  };
+  const auto first = still();
+  if (first.count() == 0) return;
+  std::this_thread::sleep_for(first);
+  const auto end = Clock::now() + patience_;
+  while (still().count() > 0 && !caller_.sleeps() && caller_.cpu_time() - caller_spent_ < look &&
+         Clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void CallObserver::after(const Call& call) {

@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+#include <time.h>
+
 #include "collectives/execution/backend.hpp"
 
 namespace ringside::exercises {
@@ -25,16 +28,18 @@ struct ObservedCall {
 
 class CallObserver {
  public:
-  // Keeps every call from the network until release(). A call that stays longer than `patience`
-  // goes on, and with it all others: whoever waits for it keeps backward from its end.
-  void hold();
+  // Keeps every call from the network until release(). If the thread that called hold() waits for
+  // one meanwhile, all calls go on: whoever waits for a call keeps backward from its end. A thread
+  // waits if it sleeps for `patience`, or asks for so long; not if other programs have the
+  // processor, however long that takes.
+  void hold(std::chrono::milliseconds patience = std::chrono::seconds(2));
   void release();
   // The label of the call that went on without release(); "" stands for a call without a label.
   const std::optional<std::string>& impatient() const { return impatient_; }
 
-  // After release() every call takes this long, so that an answer that does not wait for its calls
-  // is seen to.
-  void slow_down(std::chrono::milliseconds each) { delay_ = each; }
+  // After release() every call takes at least this long, and stays until the thread of hold()
+  // waits, or sets the delay back to 0: so an answer that does not wait for its calls is seen to.
+  void slow_down(std::chrono::milliseconds each);
 
   // In the order in which they ran, since the last clear(). Barriers are left out.
   std::vector<ObservedCall> calls() const;
@@ -46,7 +51,20 @@ class CallObserver {
   void before(const collectives::Call& call, const void* input, const void* output);
   void after(const collectives::Call& call);
 
-  static constexpr std::chrono::seconds patience{3};
+  struct Caller {
+    static Caller here();
+    bool sleeps() const;
+    std::chrono::nanoseconds cpu_time() const;
+    pid_t id = 0;
+    clockid_t clock = 0;
+  };
+
+  static constexpr std::chrono::milliseconds look{50};
+  void delay();
+
+  std::chrono::milliseconds patience_{0};
+  Caller caller_;                             // of hold()
+  std::chrono::nanoseconds caller_spent_{0};  // of its processor time, at hold() or slow_down()
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool held_ = false;

@@ -140,7 +140,7 @@ std::string fault_of_budget(const Schedules& schedules, double buffers, int mess
 ScheduleRunner::ScheduleRunner(World& world, const Schedule& schedule)
     : schedule_(schedule), connections_(world.connect()) {
   ExecutorOptions options;
-  options.timeout = Seconds(5);
+  options.timeout = world.timeout();
   options.warn_after = Seconds(0);
   watchdog_ = std::make_unique<collectives::Watchdog>(*connections_.transport,
                                                       *connections_.control, options);

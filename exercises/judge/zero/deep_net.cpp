@@ -1,8 +1,5 @@
 #include "exercises/judge/zero/deep_net.hpp"
 
-#include <chrono>
-#include <thread>
-
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/trace/trace.hpp"
@@ -38,14 +35,15 @@ Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& stud
       y.register_hook([&](const Tensor&) { most = std::max(most, method->buckets_in_memory()); });
     });
   const Tensor loss = net.loss(world.seed(), static_cast<std::uint64_t>(world.rank()));
-  if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
   world.doing("a step of twenty layers");
   reset_peak_memory();
   world.calls().clear();
+  world.calls().hold(std::chrono::milliseconds(200));
   const std::uint64_t before = world.group().traffic().payload_bytes_sent;
   {
     const Trace::On on(trace);
     backward(loss);
+    world.calls().release();
     method->finish_shards();
   }
   Json calls = Json::array();

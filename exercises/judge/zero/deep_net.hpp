@@ -20,7 +20,8 @@ class DeepNet final : public autograd::Module {
   std::vector<std::unique_ptr<autograd::Linear>> layers;
 };
 
-// One step, in which rank 0 comes late: without a limit the others would fill every bucket first.
+// One step, whose calls reach the network only when backward waits, or has ended: without a limit
+// every bucket would be filled first.
 // Returns the bytes of gradients: {"peak", "kept"}; buckets: {"open", "open at the end"}; {"calls",
 // "sent"} as calls_of() does; and whether the first call was waited for only after it had ended or
 // the second had set out: "overlaps".
