@@ -92,10 +92,12 @@ Options shared_options(const Plan& plan) {
   add("--bucket-mb", plan.bucket_mb);
   add("--mesh", plan.mesh ? mesh.shape.text() : "not given");
   add("--sequence-parallel", given(mesh.sequence_parallel));
+  add("--tensor-parallel", mesh.tensor_library.empty() ? "not given" : mesh.tensor_library);
   add("--context", context_parallel::name_of(mesh.context.exchange));
   add("--token-order", context_parallel::name_of(mesh.context.order));
   // A file of the same name may differ between hosts.
-  const bool of_file = mesh.schedule_name.starts_with("csv:");
+  const bool of_file =
+      mesh.schedule_name.starts_with("csv:") || mesh.schedule_name.ends_with(".so");
   const auto content = hash_of_text(pipeline_parallel::csv_of(mesh.schedule)) >> 32;
   add("--schedule", of_file ? fmt::format("{} ({:08x})", mesh.schedule_name, content)
                     : mesh.schedule_name.empty() ? "not given"

@@ -102,13 +102,13 @@ def export(args):
     copy(kit.program, hidden / "ringside-judge", 0o755)
     copy(kit.ringside, hidden / "ringside", 0o755)  # ./exercise ringside
     if any(kits.trains(kit, each) for each in chosen):
-        for name in ("group_strategy", "parallel_strategies", "parallel_strategy"):
-            name = f"training/strategies/{name}.hpp"
+        for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/group_division"):
+            name = f"training/{name}.hpp"
             copy(ROOT / name, hidden / "include" / name)
     if any(kits.runs_on_gpu(each) for each in chosen):  # what nvcc needs besides the headers
         for path in (path for folder in ("autograd/kernels/block", "autograd/tensor") for path in tracked(folder) if path.endswith(".cuh")):
             copy(ROOT / path, hidden / "include" / path)
-    for name in ("cut.py", "kit.py", "formats.py", "student.py"):
+    for name in ("cut.py", "kit.py", "formats.py", "meshes.py", "report.py", "student.py"):
         copy(ROOT / "exercises/tool" / name, hidden / "tool" / name)
     for path in (path for path in tracked("tools/gdb") if path.endswith(".py")):
         copy(ROOT / path, hidden / "gdb" / Path(path).relative_to("tools/gdb"))
@@ -118,6 +118,8 @@ def export(args):
         page = re.sub(r"^> .*\n\n", "", page, count=1, flags=re.M)
         (out / handouts.page_of(lang).name).write_text(page[:page.rindex("\n## ")])
     copy(ROOT / "exercises/programs.md", out / "programs.md")
+    for lang in args.lang:
+        copy(ROOT / f"exercises/measure/handout.{lang}.md", out / f"measure/handout.{lang}.md")
     copy(ROOT / "exercises/assistants.md", out / "AGENTS.md")
     if args.self_study:
         for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):
@@ -335,9 +337,10 @@ def leaderboard(args):
     key, kit, out, walls = key_in(args.key), kits.Kit(Path(args.course) / ".ringside/kit.json"), Path(args.out), sandbox()
     if not walls:
         print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
-    exercises = [kit.find(each) for each in args.exercises.split(",")] if args.exercises else [each for each in kit.exercises if kits.trains(kit, each)]
-    if not exercises or not all(kits.trains(kit, each) for each in exercises):
-        sys.exit("a leaderboard needs exercises that `ringside train` can run: " + ", ".join(each["id"] for each in kit.exercises if kits.trains(kit, each)))
+    able = [each for each in kit.exercises if kits.trains(kit, each) and kits.train_option(each) == "--parallel"]
+    exercises = [kit.find(each) for each in args.exercises.split(",")] if args.exercises else able
+    if not exercises or any(each not in able for each in exercises):
+        sys.exit("a leaderboard needs methods of data parallelism: " + ", ".join(each["id"] for each in able))
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for student, path in submissions_in(args.submissions).items():

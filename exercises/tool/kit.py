@@ -30,7 +30,7 @@ PATIENT = 30  # where other programs keep the machine busy, as in grading: a rig
 PORT_TAKEN = "the port is taken. Choose another"  # between the look for a free port and its use
 # Of each rank: bytes of addresses, and of a file that it writes.
 LIMITS = ["prlimit", "--as=8000000000", "--fsize=100000000", "--core=0", "--nofile=256", "--"]
-COMPILE_DEADLINE = 120  # seconds
+COMPILE_DEADLINE = int(os.environ.get("RINGSIDE_COMPILE_SECONDS", "120"))
 COMPILING = ["prlimit", "--as=8000000000", f"--cpu={COMPILE_DEADLINE}", "--fsize=500000000", "--core=0", "--"] if shutil.which("prlimit") else []
 # Where others' code is graded, instructor.py sets both: a command before each one that compiles or runs a submission, and
 # the id of the user who then runs it, if that is not the caller.
@@ -197,12 +197,17 @@ def refuse_starter(folder):
 
 
 def trains(kit, exercise):
-    """Whether its code can be a parallel strategy of `ringside train`."""
+    """Whether `ringside train` can run its code."""
     return (exercise["folder"] / "train.cpp").exists()
 
 
+def train_option(exercise):
+    """The option of `ringside train` that takes its code."""
+    return exercise.get("train", "--parallel")
+
+
 def compile_strategy(kit, exercise, folder, build):
-    """The student's code as a shared library for `ringside train --parallel`. Throws Broken."""
+    """The student's code as a shared library for `ringside train`. Throws Broken."""
     folder, library = Path(folder).resolve(), Path(build) / f"{exercise['id']}.so"
     refuse_starter(folder)
     library.parent.mkdir(parents=True, exist_ok=True)
@@ -346,7 +351,7 @@ class Runner:
                     "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
                     "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                     "RINGSIDE_JOB_KEY": str(port), "RINGSIDE_CONNECT_TIMEOUT": str(max(2, self.deadline * 4 // 5)), "RINGSIDE_FLIGHT_DIR": f"{own}/flights",
-                    "RINGSIDE_JUDGE_RESULT": str(report.theirs.fileno()), "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed)}
+                    "RINGSIDE_JUDGE_TIMEOUT": str(max(1, self.deadline // 2)), "RINGSIDE_JUDGE_RESULT": str(report.theirs.fileno()), "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed)}
                 if self.command:
                     environment["RINGSIDE_STUDENT_PROGRAM"] = self.command
                 output = open(f"{folder}/{rank}.output", "wb")

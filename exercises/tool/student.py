@@ -8,17 +8,23 @@
     ./exercise hint 15         the next of three hints
     ./exercise debug 15 [CASE] gdb in your function: all ranks are threads of one process
     ./exercise train 15 [OPTIONS]
-                               trains a transformer with your code, in four processes (13, 14, 15, 17, 19, 20, 21);
-                               OPTIONS are those of `ringside train`, such as --steps 500 --report report.html
+                               trains a transformer with your code, in four processes (13, 14, 15, 17, 19, 20, 21; 24 and 26 on a
+                               mesh); OPTIONS are those of `ringside train`, such as --steps 500 --report report.html
+    ./exercise train 21 24 26 --mesh dp=2,tp=2,pp=2
+                               with your code of all three
+    ./exercise mesh [AXES...]  your 21 (or 19), 24 and 26 together on meshes of up to eight processes, or on those named, such as
+                               tp=2: whether three steps have the parameters and gradients of one process
     ./exercise gpu 33          runs your kernels on this machine's GPU, with nvcc (33 and later): compares their numbers with the
                                CPU's, and times them beside what the GPU can do; no points depend on it
     ./exercise ringside ...    the program of this course: ./exercise ringside help
+    ./exercise report          the report on a measured training step (measure/): what it lacks; first, an empty one
     ./exercise reset 15        the starter again; your files are kept in 15-.../before-reset
     ./exercise progress        writes progress.html
     ./exercise submit          writes submission.tar.gz
 """
 import html
 import io
+import itertools
 import json
 import os
 import re
@@ -34,6 +40,8 @@ from pathlib import Path
 import cut
 import formats
 import kit as kits
+import meshes
+import report as reports
 
 class Course:
     def __init__(self, folder):
@@ -152,15 +160,50 @@ class Course:
             os.spawnvpe(os.P_WAIT, "gdb", ["gdb", "-q", "-ex", f"source {self.hidden}/gdb/load.py", "-ex", "set breakpoint pending on", *stops,
                                            "-ex", "run", "--args", program, *arguments], {**os.environ, **environment})
 
-    def train(self, exercise, *options):
-        able = [each["id"] for each in self.kit.exercises if kits.trains(self.kit, each)]
-        if exercise["id"] not in able:
-            sys.exit(f"{exercise['id']} is no method of data parallelism, so no transformer can be trained with it; " +
-                     (f"these are: {', '.join(able)}" if able else "this course has none"))
-        library = self.compiled(kits.compile_strategy, exercise)
-        command = ["train", "--ranks", "4", "--parallel", os.path.relpath(library), *options]
+    def train(self, *words):
+        """`words`: the numbers of exercises, then options."""
+        numbers = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+        options, with_code = words[len(numbers):], self.libraries(list(map(self.kit.find, numbers)))
+        mesh = next((after for word, after in zip(options, options[1:]) if word == "--mesh"), "dp=4")
+        ranks = [] if {"-n", "--ranks"} & set(options) else ["--ranks", str(meshes.ranks_of(mesh))]
+        command = ["train", *ranks, *with_code, *options]
         print(f"ringside {shlex.join(command)}", flush=True)
         os.execv(self.kit.ringside, [self.kit.ringside, *command])
+
+    def libraries(self, exercises):
+        """The options of `ringside train` that take the code of these exercises."""
+        able = [each["id"] for each in self.kit.exercises if kits.trains(self.kit, each)]
+        options = {}
+        for exercise in exercises:
+            if exercise["id"] not in able:
+                sys.exit(f"{exercise['id']} is no method of training, so no transformer can be trained with it; " +
+                         (f"these are: {', '.join(able)}" if able else "this course has none"))
+            if (option := kits.train_option(exercise)) in options:
+                sys.exit(f"{exercise['id']} takes the place of {options[option]['id']}: name one of them")
+            options[option] = exercise
+        return [word for option, exercise in options.items() for word in (option, os.path.relpath(self.compiled(kits.compile_strategy, exercise)))]
+
+    def mesh(self, *named):
+        """One line for each mesh. Returns whether all of them are right."""
+        exercises = [each for each in self.kit.exercises if each["id"][:2] in ("24", "26")]
+        sharded = [each for each in self.kit.exercises if each["id"][:2] in ("19", "21")]
+        written = [each for each in sharded if "not_written_yet(" not in "".join(path.read_text() for path in self.sources(each))]
+        if len(exercises) < 2 or not sharded:
+            sys.exit("`./exercise mesh` needs the exercises 24, 26, and 19 or 21, of which this course lacks some")
+        exercises = [(written or sharded)[-1], *exercises]
+        print(f"{' '.join(each['id'] for each in exercises)}: {meshes.STEPS} steps of SGD in fp64, beside one process", flush=True)
+        option = dict(zip(("dp", "tp", "pp"), map(lambda each: self.libraries([each]), exercises)))
+        trainings, right = meshes.Trainings(self.kit.ringside, ["--model", "tiny", "--layers", "4", "--batch", "8", "--micro-batches", "4"]), True
+        for mesh in named or ("dp=2", "tp=2", "pp=2", "dp=2,tp=2", "pp=2,dp=2", "pp=2,tp=2", "pp=2,dp=2,tp=2"):
+            own = [word for axis in option if axis in mesh for word in option[axis]]
+            try:
+                count, far, name = trainings.compared(mesh, *own)
+                says = f"{count} tensors, differences up to {far:.1e}" if far < meshes.MOST else f"{name} differs by {far:.2g}"
+            except RuntimeError as error:
+                far, says = float("inf"), str(error)
+            right = right and far < meshes.MOST
+            print(f"  {'✓' if far < meshes.MOST else '✗'} {mesh:<15} {says}", flush=True)
+        return right
 
     def gpu(self, exercise):
         if not kits.runs_on_gpu(exercise):
@@ -199,7 +242,7 @@ class Course:
     def submit(self):
         verdicts = self.memory()["verdicts"]
         with tarfile.open(self.folder / "submission.tar.gz", "w:gz") as archive:
-            for path in [path for each in self.kit.exercises for path in self.sources(each) if path.exists()]:
+            for path in [*(path for each in self.kit.exercises for path in self.sources(each) if path.exists()), *self.folder.glob("measure/[rs]*")]:
                 archive.add(path, str(path.relative_to(self.folder)))
             text = json.dumps(kits.verdict(self.kit, "home", [verdicts[each["id"]] for each in self.kit.exercises if each["id"] in verdicts]))
             entry = tarfile.TarInfo("verdict.json")
@@ -212,12 +255,18 @@ def main(folder, arguments):
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `./exercise list | head`
     course = Course(folder)
     command, *rest = arguments or ["watch"]
-    with_exercise = {"hint": course.hint, "debug": course.debug, "train": course.train, "gpu": course.gpu, "reset": course.reset}
+    with_exercise = {"hint": course.hint, "debug": course.debug, "gpu": course.gpu, "reset": course.reset}
     try:
         if command == "check" and len(rest) == 3 and rest[1] == "--program":
             return 0 if course.check_program(course.kit.find(rest[0]), rest[2]) else 1
         if command == "ringside":
             course.ringside(*rest)
+        if command == "train" and rest and not rest[0].startswith("-"):
+            course.train(*rest)
+        if command == "report" and not rest:
+            return 0 if reports.report(course.folder, course.lang, "./exercise ringside") else 1
+        if command == "mesh" and all("=" in each for each in rest):
+            return 0 if course.mesh(*rest) else 1
         if command == "check":
             chosen = [course.kit.find(name) for name in rest] or course.kit.exercises
             return 0 if all([course.check(exercise) for exercise in chosen]) else 1
@@ -230,7 +279,7 @@ def main(folder, arguments):
             if command in ("-h", "--help", "help"):
                 print(__doc__.strip())
                 return 0
-            fault = f"{command} takes the number of an exercise" if command in with_exercise else f"there is no command {' '.join(arguments)}"
+            fault = f"{command} takes the number of an exercise" if command in (*with_exercise, "train") else f"there is no command {' '.join(arguments)}"
             print(f"{fault}\n\n{__doc__.strip()}", file=sys.stderr)
             return 2
     except KeyboardInterrupt:

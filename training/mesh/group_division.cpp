@@ -1,10 +1,9 @@
 #include "training/mesh/group_division.hpp"
 
 #include "autograd/ops/ops.hpp"
+#include "base/shared_library.hpp"
 #include "parallel/context/attention.hpp"
-#include "parallel/differentiable.hpp"
 #include "parallel/experts/dispatch.hpp"
-#include "parallel/tensor/linear.hpp"
 #include "parallel/tensor_collectives.hpp"
 
 namespace ringside::training {
@@ -19,11 +18,18 @@ constexpr const char* label = "activations";
 
 }  // namespace
 
+TensorFunctions find_tensor_functions(const std::string& library) {
+  if (library.empty()) return {};
+  return *variable_of_library<const TensorFunctions*>("tensor parallel functions", library,
+                                                      "ringside_tensor_functions",
+                                                      "training/mesh/group_division.hpp");
+}
+
 std::vector<Tensor> GroupDivision::column(const Tensor& x, Linears layers) const {
   if (size() == 1) return TensorDivision::column(x, layers);
   // One f for all: in backward one call carries the sum of what the layers say about x.
   const Tensor entered = divides_sequence() ? parallel::gather_sequence(x, group_, label)
-                                            : parallel::copy_to_group(x, group_, label);
+                                            : functions_.copy_to_group(x, group_, label);
   std::vector<Tensor> outputs;
   for (const autograd::Linear* layer : layers) outputs.push_back(linear(entered, layer->weight));
   return outputs;
@@ -32,7 +38,7 @@ std::vector<Tensor> GroupDivision::column(const Tensor& x, Linears layers) const
 Tensor GroupDivision::row(const Tensor& x, const autograd::Linear& layer) const {
   if (size() == 1) return TensorDivision::row(x, layer);
   return divides_sequence() ? tp::row_linear_of_tokens(x, layer.weight, {}, group_, label)
-                            : tp::row_linear(x, layer.weight, {}, group_, label);
+                            : functions_.row_linear(x, layer.weight, {}, group_, label);
 }
 
 Tensor GroupDivision::embedding(const Tensor& ids, const Tensor& weight,

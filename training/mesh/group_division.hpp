@@ -6,13 +6,30 @@
 #pragma once
 
 #include <map>
+#include <string>
 
 #include "collectives/process_group.hpp"
 #include "parallel/context/order.hpp"
+#include "parallel/differentiable.hpp"
+#include "parallel/tensor/linear.hpp"
 #include "parallel/tensor/vocabulary.hpp"
 #include "transformer/tensor_division.hpp"
 
 namespace ringside::training {
+
+// The functions with which matrices are divided, of parallel/tensor/ or of a shared library:
+//
+//     const training::TensorFunctions mine{.copy_to_group = ..., .row_linear = ...};
+//     extern "C" const training::TensorFunctions* const ringside_tensor_functions = &mine;
+//
+//     ringside train -n 4 --mesh dp=2,tp=2 --tensor-parallel ./mine.so
+struct TensorFunctions {
+  decltype(&parallel::copy_to_group) copy_to_group = parallel::copy_to_group;
+  decltype(&tensor_parallel::row_linear) row_linear = tensor_parallel::row_linear;
+};
+
+// Those of this library; "" has ours. Throws Error if it cannot be loaded or has none.
+TensorFunctions find_tensor_functions(const std::string& library);
 
 class GroupDivision final : public transformer::TensorDivision {
  public:
@@ -20,8 +37,9 @@ class GroupDivision final : public transformer::TensorDivision {
   GroupDivision(collectives::ProcessGroup& group, bool divide_sequence,
                 collectives::ProcessGroup& context_group,
                 const context_parallel::ContextOptions& context,
-                collectives::ProcessGroup& expert_group)
-      : group_(group),
+                collectives::ProcessGroup& expert_group, const TensorFunctions& functions = {})
+      : functions_(functions),
+        group_(group),
         divide_sequence_(divide_sequence),
         context_group_(context_group),
         context_(context),
@@ -53,6 +71,7 @@ class GroupDivision final : public transformer::TensorDivision {
     return divides_sequence() ? tensor_parallel::Tokens::own : tensor_parallel::Tokens::all;
   }
 
+  TensorFunctions functions_;
   collectives::ProcessGroup& group_;
   bool divide_sequence_;
   collectives::ProcessGroup& context_group_;

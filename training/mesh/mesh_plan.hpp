@@ -20,6 +20,7 @@ struct MeshPlan {
   pipeline_parallel::Schedule schedule = {};
   std::string schedule_name = {};
   context_parallel::ContextOptions context = {};  // of the cp axis
+  std::string tensor_library = {};                // of the tp axis: see TensorFunctions
 
   int data_ranks() const { return shape.data_ranks(); }
   // The ranks that see different tokens and average their gradients; those of experts over the
@@ -41,7 +42,7 @@ struct GradientAxes {
 };
 GradientAxes gradient_axes(const parallel::MeshShape& shape);
 
-// Gives a mesh with a pp axis its schedule: a name of the catalogue, or "csv:FILE".
+// Gives a mesh with a pp axis its schedule: a name of the catalogue, "csv:FILE" or FILE.so.
 // stages_per_rank 0 is the schedule's default. Throws Error, one sentence that says what would fit,
 // if the schedule does not serve these numbers or is not right.
 void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_batches,

@@ -51,9 +51,9 @@ MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
       table_(config),
       parts_(parts_of_model(plan, config, world.rank())),
       part_(part_of_rank(plan, config, world.rank())),
-      division_(std::make_unique<GroupDivision>(mesh_.group(Axis::tp), plan.sequence_parallel,
-                                                mesh_.group(Axis::cp), plan.context,
-                                                mesh_.group(Axis::ep))),
+      division_(std::make_unique<GroupDivision>(
+          mesh_.group(Axis::tp), plan.sequence_parallel, mesh_.group(Axis::cp), plan.context,
+          mesh_.group(Axis::ep), find_tensor_functions(plan.tensor_library))),
       inner_(make_strategy(inner, inner_group_, bucket_mb, vocabulary_matrices(plan))) {
   const int tensor_ranks = mesh_.size(Axis::tp);
   const int kv_copies = table_.entry("model.layers.0.self_attn.k_proj.weight").copies(tensor_ranks);

@@ -7,8 +7,8 @@
 //       Mine(autograd::Module& model, collectives::ProcessGroup& group);   // rank 0's parameters
 //       void finish();                                                     // averages gradients
 //     };
-//     extern "C" ringside::cli::MakeStrategy* const ringside_strategy =
-//         ringside::cli::strategy_over<ringside::cli::GroupStrategy<Mine>>;
+//     extern "C" training::MakeStrategy* const ringside_strategy =
+//         training::strategy_over<training::GroupStrategy<Mine>>;
 //
 //     c++ -std=c++20 -O2 -fPIC -shared -I RINGSIDE mine.cpp -o mine.so     RINGSIDE: its sources
 //     ringside train -n 4 --parallel ./mine.so

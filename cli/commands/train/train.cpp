@@ -115,11 +115,14 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
   option.flag("--sequence-parallel", args.sequence_parallel,
               "The tp ranks of --mesh also divide the tokens of each sequence between matrices: "
               "less memory, the same bytes on the wire");
+  option("--tensor-parallel FILE.so", args.tensor_library,
+         "Your own functions f and row_linear for the tp ranks of --mesh [Ringside's]");
   args.context.add_to(option);
-  option("--schedule NAME", args.schedule,
-         fmt::format("The order of micro-batches in the pipeline of --mesh: {}, or csv:FILE; "
-                     "`ringside step pipeline` draws them [1f1b]",
-                     pipeline_parallel::schedule_names()));
+  option(
+      "--schedule NAME", args.schedule,
+      fmt::format("The order of micro-batches in the pipeline of --mesh: {}, csv:FILE or FILE.so; "
+                  "`ringside step pipeline` draws them [1f1b]",
+                  pipeline_parallel::schedule_names()));
   option("--stages-per-rank N", args.stages_per_rank,
          "Pipeline stages on each pp rank, with --schedule interleaved [2]", at_least_one("stage"));
   option("--bucket-mb MB", args.plan.bucket_mb,

@@ -10,6 +10,7 @@
 #include "cli/commands/options/option_checks.hpp"
 #include "cli/launcher/exit.hpp"
 #include "planning/plan.hpp"
+#include "training/mesh/group_division.hpp"
 #include "training/run_options.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
@@ -190,9 +191,18 @@ void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
     if (args.has(flag) && !has_context)
       throw UsageError(
           fmt::format("{} needs context parallel: add --mesh cp=2, for example", flag));
+  if (args.tensor_library &&
+      (!args.mesh || parallel::MeshShape(*args.mesh).size(parallel::Axis::tp) == 1))
+    throw UsageError(
+        "--tensor-parallel needs ranks that share matrices: add --mesh tp=2, for example");
+  if (args.tensor_library && args.sequence_parallel)
+    throw UsageError(
+        "--tensor-parallel names functions of whole sequences: leave out --sequence-parallel");
   if (!args.mesh) return;
   plan.mesh = training::MeshPlan{parallel::MeshShape(*args.mesh), args.sequence_parallel};
   plan.mesh->context = args.context.options();
+  plan.mesh->tensor_library = args.tensor_library.value_or("");
+  training::find_tensor_functions(plan.mesh->tensor_library);
   plan.mesh->shape.require_ranks(ranks);
   if ((plan.divides_model() || has_context) && plan.sample_tokens > 0)
     throw UsageError(

@@ -24,8 +24,8 @@ struct TrainArguments {
   // run keeps its value.
   TrainingPlan plan;
   std::set<std::string> given;  // the names of the options: "--lr"
-  std::optional<std::string> model, init, resume, mesh, schedule, dtype, optimizer, tokenizer,
-      trace_steps, recompute;
+  std::optional<std::string> model, init, resume, mesh, tensor_library, schedule, dtype, optimizer,
+      tokenizer, trace_steps, recompute;
   std::optional<std::int64_t> eval_batches;
   std::optional<int> threads, stages_per_rank;
   bool sequence_parallel = false, accept_changes = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/shared_library.hpp"
 #include "base/text/words.hpp"
 #include "parallel/pipeline/csv.hpp"
 #include "parallel/pipeline/generators/gpipe.hpp"
@@ -93,6 +94,13 @@ Schedule make_schedule(const std::string& name, int ranks, int micro_batches, in
             "{} is a schedule of {} stages, not of {} on each of {} ranks", file, schedule.stages(),
             stages_per_rank, ranks);
     return schedule;
+  }
+  if (name.ends_with(".so")) {
+    const Generator own{.name = name,
+                        .make = variable_of_library<decltype(Generator::make)>(
+                            "pipeline schedule", name, "ringside_schedule",
+                            "parallel/pipeline/generators/catalogue.hpp")};
+    return make_schedule(own, ranks, micro_batches, stages_per_rank);
   }
   for (const Generator& generator : all_generators()) {
     if (generator.name == name)

@@ -41,7 +41,12 @@ Schedule make_schedule(const Generator& generator, int ranks, int micro_batches,
                        int stages_per_rank = 0);
 
 // The schedule of that name; "csv:FILE" reads a file (csv.hpp), which must then be for these ranks,
-// micro-batches and stages per rank; 0 takes what the file has. Throws Error that lists the names.
+// micro-batches and stages per rank; 0 takes what the file has. A name that ends in .so is a shared
+// library with a generator of one stage per rank:
+//
+//     extern "C" decltype(pipeline_parallel::Generator::make) const ringside_schedule = mine;
+//
+// Throws Error that lists the names.
 Schedule make_schedule(const std::string& name, int ranks, int micro_batches,
                        int stages_per_rank = 0);
 

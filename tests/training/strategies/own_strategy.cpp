@@ -1,7 +1,10 @@
 // A parallel strategy in a shared library, as training/strategies/group_strategy.hpp shows it: the
 // mean of each gradient, one call after the other.
+#include "parallel/pipeline/generators/catalogue.hpp"
+#include "parallel/pipeline/generators/one_f_one_b.hpp"
 #include "parallel/replicate.hpp"
 #include "parallel/tensor_collectives.hpp"
+#include "training/mesh/group_division.hpp"
 #include "training/strategies/group_strategy.hpp"
 
 namespace {
@@ -27,3 +30,16 @@ class Mine {
 
 extern "C" training::MakeStrategy* const ringside_strategy =
     training::strategy_over<training::GroupStrategy<Mine>>;
+
+namespace {
+
+const training::TensorFunctions functions;  // as ours
+
+std::vector<pipeline_parallel::Action> make(int ranks, int, int micro_batches, int rank) {
+  return pipeline_parallel::one_f_one_b(ranks, micro_batches, rank);
+}
+
+}  // namespace
+
+extern "C" const training::TensorFunctions* const ringside_tensor_functions = &functions;
+extern "C" decltype(pipeline_parallel::Generator::make) const ringside_schedule = make;

@@ -39,6 +39,45 @@ TEST_CASE("a strategy of one's own trains as naive does, to the bit") {
   }
 }
 
+TEST_CASE(
+    "functions of tensor parallel and a schedule of one's own train as Ringside's do, to the bit") {
+  const Training training({"--steps", "3", "--optimizer", "sgd", "--clip", "0", "-n", "4",
+                           "--layers", "2", "--mesh", "pp=2,tp=2", "--micro-batches", "4"});
+  const auto trained = [&](const std::string& name, const Command& options) {
+    const auto dump = training.path(name);
+    Command command = options;
+    command.insert(command.end(), {"--dump", dump.string()});
+    const Outcome outcome = training.run(command);
+    CHECK(outcome.err == "");
+    REQUIRE(outcome.exit_code == 0);
+    return read_file(dump / "step0003.safetensors");
+  };
+  const std::string expected = trained("ours", {});
+  CHECK((trained("own", {"--tensor-parallel", own_strategy, "--schedule", own_strategy}) ==
+         expected));
+  CHECK((trained("wrong", {"--tensor-parallel", no_strategy}) != expected));
+}
+
+TEST_CASE("libraries for a mesh are refused before any rank starts") {
+  const Training training({"--steps", "1", "-n", "2", "--layers", "2"});
+  const auto refused = [&](const Command& options) {
+    const Outcome outcome = training.run(options);
+    CHECK(outcome.exit_code != 0);
+    CHECK(outcome.out == "");
+    return outcome.err;
+  };
+  CHECK(contains(refused({"--mesh", "pp=2", "--schedule", no_strategy}),
+                 "the schedule " + no_strategy + " is not right: "));
+  CHECK(contains(refused({"--mesh", "tp=2", "--tensor-parallel", "missing.so"}),
+                 "cannot load the tensor parallel functions missing.so: "));
+  CHECK(contains(refused({"--tensor-parallel", own_strategy}),
+                 "--tensor-parallel needs ranks that share matrices: add --mesh tp=2"));
+  CHECK(contains(
+      refused({"--mesh", "tp=2", "--tensor-parallel", own_strategy, "--sequence-parallel"}),
+      "--tensor-parallel names functions of whole sequences: leave out "
+      "--sequence-parallel"));
+}
+
 TEST_CASE("a library that has no strategy or is none is refused before any rank starts") {
   const Training training({"--steps", "1", "-n", "2"});
   const auto refused = [&](const std::string& library) {
