@@ -15,6 +15,8 @@
 #include "base/start_thread.hpp"
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/calls/work_state.hpp"
+#include "collectives/execution/traffic.hpp"
+#include "collectives/execution/wait_monitor.hpp"
 #include "collectives/transport/emulated_link.hpp"
 #include "collectives/transport/message_header.hpp"
 
@@ -28,11 +30,13 @@ class Messages::Engine {
       : rank_(streams.control->rank()),
         job_(streams.job),
         control_(std::move(streams.control)),
+        monitor_(*control_, streams.options, WaitMonitor::Numbers::of_this_rank),
         wire_(std::move(streams.wire)),
         peers_(streams.sockets.size()),
         wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         shared_(std::make_shared<Work::Shared>()) {
     require(wake_.is_open(), "messages need a descriptor for events: {}", std::strerror(errno));
+    monitor_.set_names(RankNames(control_->names()));
     for (std::size_t r = 0; r < peers_.size(); ++r)
       peers_[r].socket = std::move(streams.sockets[r]);
     thread_ = start_thread("messages", [this] { serve(); });
@@ -47,17 +51,29 @@ class Messages::Engine {
     thread_.join();
   }
 
-  Work send(const ConstBuffer& data, int to, std::int32_t tag) {
-    return start(to, {call_of(data, rank_, to), data.address, nullptr}, tag);
+  Work send(const ConstBuffer& data, int to, std::int32_t tag, std::string_view label) {
+    return start(to, {call_of(data, rank_, to, label), data.address, nullptr}, tag);
   }
 
-  Work recv(const Buffer& data, int from, std::int32_t tag) {
-    return start(from, {call_of(data, from, rank_), nullptr, data.address}, tag);
+  Work recv(const Buffer& data, int from, std::int32_t tag, std::string_view label) {
+    return start(from, {call_of(data, from, rank_, label), nullptr, data.address}, tag);
+  }
+
+  int size() const { return static_cast<int>(peers_.size()); }
+
+  Traffic traffic() const {
+    const std::lock_guard lock(shared_->mutex);
+    return traffic_;
+  }
+
+  CallTimes times() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->times;
   }
 
   void abort(const std::string& cause) noexcept {
     std::unique_lock lock(shared_->mutex);
-    if (abort_cause_.empty()) abort_cause_ = cause;
+    monitor_.interrupt(cause);
     wake();
     shared_->changed.wait(lock, [this] { return ended_; });
   }
@@ -91,10 +107,10 @@ class Messages::Engine {
     Head head;
     std::size_t done = 0;  // bytes of head and payload together
     std::shared_ptr<Work::State> work = nullptr;
-    std::vector<std::byte> kept;
+    std::unique_ptr<std::byte[]> kept = nullptr;
 
     bool complete() const { return done == sizeof head + head.bytes; }
-    std::byte* payload() { return work ? static_cast<std::byte*>(work->what.output) : kept.data(); }
+    std::byte* payload() { return work ? static_cast<std::byte*>(work->what.output) : kept.get(); }
   };
   struct Peer {
     FileDescriptor socket;
@@ -103,25 +119,27 @@ class Messages::Engine {
     Incoming incoming;
   };
 
-  static Call call_of(const ConstBuffer& data, int from, int to) {
+  static Call call_of(const ConstBuffer& data, int from, int to, std::string_view label) {
     return {.collective = Collective::point_to_point,
             .type = data.type,
             .root = from,
             .count = data.count,
             .peer = to,
-            .label = {}};
+            .label = label};
   }
 
   Work start(int other, CallOnBuffers what, std::int32_t tag) {
     const bool receives = what.call.peer == rank_;
-    const int size = static_cast<int>(peers_.size());
-    require((receives && other == any_source && size > 1) ||
-                (other >= 0 && other < size && other != rank_),
+    require((receives && other == any_source && size() > 1) ||
+                (other >= 0 && other < size() && other != rank_),
             "rank {} can send messages to and receive them from the other ranks of 0 to {}, not "
             "rank {}",
-            rank_, size - 1, other);
+            rank_, size() - 1, other);
     auto work = std::make_shared<Work::State>(Work::State{shared_, std::move(what)});
     const Call& call = work->what.call;
+    const auto now = Clock::now();
+    work->queued = now;
+    work->trace = Trace::here();
     {
       const std::lock_guard lock(shared_->mutex);
       if (error_) std::rethrow_exception(error_);
@@ -130,12 +148,14 @@ class Messages::Engine {
       } else {
         const Head head{
             .job = job_, .bytes = call.count * size_of(call.type), .tag = tag, .type = call.type};
-        const auto now = Clock::now();
         const auto due =
             wire_ ? wire_->carry(sizeof head + head.bytes, now) +
                         std::chrono::duration_cast<Clock::duration>(wire_->link().latency)
                   : now;
         peers_[other].outgoing.push_back({work, head, due});
+        ++traffic_.messages_sent;
+        traffic_.payload_bytes_sent += head.bytes;
+        note_message(*work, Trace::Message::sent, other);
       }
     }
     wake();
@@ -157,35 +177,50 @@ class Messages::Engine {
         for (int r = 0; r < size(); ++r) write_to(r);
         // Before the mutex is free: a recv that is made then may fit a message that is kept.
         const int gone = departed_peer();
+        watch_first_awaited();
         lock.unlock();
         if (gone >= 0) control_->explain(gone, "it has left");
         const std::vector<pollfd> ready = wait();
-        if (seconds_since(listened_) >= ControlChannel::poll_interval.count()) {
-          control_->listen();
-          listened_ = Clock::now();
-        }
+        look_round();
         lock.lock();
-        if (!abort_cause_.empty())
-          throw RankFailure(rank_, fmt::format("{} (this rank gave up)", abort_cause_),
-                            abort_cause_);
+        monitor_.throw_if_interrupted();
         give_kept_messages();  // those that are here already come before those that arrive now
         for (int r = 0; r < size(); ++r)
           if (ready[r].revents != 0 && (ready[r].events & POLLIN) != 0) read_from(r);
       }
       fail("rank {} has closed its messages while a recv waited", rank_);
-    } catch (const RankFailure& failure) {
+    } catch (...) {
       if (!lock.owns_lock()) lock.lock();
-      control_->abort(failure);
-      end_all();
-    } catch (const std::exception& error) {
-      if (!lock.owns_lock()) lock.lock();
-      if (!closing_) control_->abort(RankFailure(rank_, error.what()));
       end_all();
     }
     control_.reset();  // says goodbye
   }
 
-  int size() const { return static_cast<int>(peers_.size()); }
+  // The first that a caller waits for, of messages to or from one rank.
+  void watch_first_awaited() {
+    if (watched_) return;
+    const auto watch = [this](const std::shared_ptr<Work::State>& work, int peer) {
+      if (watched_ || !work || !work->waited_for || work->done || peer < 0) return;
+      watched_ = work.get();
+      watched_peer_ = peer;
+      monitor_.begin(++numbered_, work->what.call, 1);
+      monitor_.record().waiting_for = work->what.output ? peer : -1;
+      monitor_.begin_wait(peer, 0);
+      monitor_.nothing_came(Clock::now());
+    };
+    for (const Expected& each : expected_) watch(each.work, each.source);
+    for (int r = 0; r < size(); ++r) {
+      watch(peers_[r].incoming.work, r);
+      for (const Outgoing& each : peers_[r].outgoing) watch(each.work, r);
+    }
+  }
+
+  // Another rank may have failed, or a caller may have waited for long.
+  void look_round() {
+    if (seconds_since(listened_) < ControlChannel::poll_interval.count()) return;
+    listened_ = Clock::now();
+    watched_ ? monitor_.look() : control_->listen();
+  }
 
   bool all_sent() const {
     return std::all_of(peers_.begin(), peers_.end(),
@@ -225,7 +260,8 @@ class Messages::Engine {
         watched.push_back({events == 0 ? -1 : peer.socket.get(), events, 0});
       }
       // Nothing is late while nothing is under way.
-      if (expected_.empty() && all_sent()) patience = 10 * ControlChannel::poll_interval;
+      if (expected_.empty() && all_sent() && !watched_)
+        patience = 10 * ControlChannel::poll_interval;
     }
     watched.push_back({wake_.get(), POLLIN, 0});
     const timespec limit = to_timespec(patience);
@@ -251,6 +287,7 @@ class Messages::Engine {
       if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) control_->explain(r, std::strerror(errno));
+      if (watched_ && r == watched_peer_) monitor_.note_progress();
       done += static_cast<std::size_t>(n);
       if (done < sizeof head + head.bytes) continue;
       end(*work);
@@ -275,6 +312,7 @@ class Messages::Engine {
         peers_[r].left = true;
         return;
       }
+      if (watched_ && r == watched_peer_) monitor_.note_progress();
       incoming.done += static_cast<std::size_t>(n);
       if (in_head && incoming.done == sizeof incoming.head) begin_payload(r);
       if (incoming.done >= sizeof incoming.head && incoming.complete()) break;
@@ -292,7 +330,8 @@ class Messages::Engine {
     incoming.source = r;
     require(incoming.head.magic == MessageHeader::expected_magic && incoming.head.job == job_,
             "rank {} received bytes from rank {} that are not a message of this job", rank_, r);
-    if (!(incoming.work = take_expected(incoming))) incoming.kept.resize(incoming.head.bytes);
+    if (!(incoming.work = take_expected(incoming)))
+      incoming.kept = std::make_unique_for_overwrite<std::byte[]>(incoming.head.bytes);
   }
 
   void give_kept_messages() {
@@ -302,8 +341,8 @@ class Messages::Engine {
         ++message;
         continue;
       }
-      if (!message->kept.empty())
-        std::memcpy(work->what.output, message->kept.data(), message->kept.size());
+      if (message->head.bytes > 0)
+        std::memcpy(work->what.output, message->kept.get(), message->head.bytes);
       end(*work, message->source);
       message = kept_.erase(message);
     }
@@ -330,12 +369,51 @@ class Messages::Engine {
   void end(Work::State& work, int source = -1) {
     work.source = source;
     work.done = true;
+    if (&work == watched_) {
+      monitor_.end_wait();
+      monitor_.end();
+      watched_ = nullptr;
+    } else if (!watched_) {  // the record of the one that is watched stays the last
+      monitor_.begin(++numbered_, work.what.call, 1);
+      monitor_.end();
+    }
+    if (source >= 0) note_message(work, Trace::Message::received, source);
+    note_call(work.trace, work.what.call, work.queued, work.queued);
+    ++shared_->times.calls;
     shared_->changed.notify_all();
   }
 
-  // With the exception that is being handled. Nothing is read or written afterwards.
+  void note_message(const Work::State& work, Trace::Message::Kind kind, int peer) const {
+    if (!work.trace) return;
+    const Call& call = work.what.call;
+    work.trace->add(Trace::Message{.kind = kind,
+                                   .peer = peer,
+                                   .bytes = call.count * size_of(call.type),
+                                   .time = Clock::now()});
+  }
+
+  // Tells the other ranks, in the handler of what ended this one, and throws it.
+  [[noreturn]] void give_up() {
+    if (watched_ && !closing_) monitor_.give_up();
+    try {
+      throw;
+    } catch (const RankFailure& failure) {
+      monitor_.abort(failure);
+      throw;
+    } catch (const std::exception& error) {
+      if (!closing_) monitor_.abort(RankFailure(rank_, error.what()));
+      throw;
+    }
+  }
+
+  // Nothing is read or written afterwards.
   void end_all() {
-    error_ = std::current_exception();
+    try {
+      watch_first_awaited();
+      give_up();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
     const auto end_one = [this](const std::shared_ptr<Work::State>& work) {
       if (!work) return;
       work->error = error_;
@@ -353,14 +431,18 @@ class Messages::Engine {
   const int rank_;
   const std::uint32_t job_;
   std::unique_ptr<ControlChannel> control_;
+  WaitMonitor monitor_;
   const std::shared_ptr<Wire> wire_;  // of an emulated link, or none
   std::vector<Peer> peers_;           // [rank]
   std::vector<Expected> expected_;    // in the order in which they were made
   std::deque<Incoming> kept_;         // in the order of their arrival
   FileDescriptor wake_;
   std::shared_ptr<Work::Shared> shared_;
-  std::exception_ptr error_;  // what ended everything
-  std::string abort_cause_;
+  std::exception_ptr error_;        // what ended everything
+  Work::State* watched_ = nullptr;  // by the monitor; one of those under way
+  int watched_peer_ = -1;
+  std::uint64_t numbered_ = 0;  // messages in the monitor's records
+  Traffic traffic_;
   bool closing_ = false, ended_ = false;
   Clock::time_point listened_{};
   std::thread thread_;
@@ -370,12 +452,24 @@ Messages::Messages(ProcessGroup& group) : engine_(std::make_unique<Engine>(conne
 Messages::~Messages() = default;
 Messages::Messages(Messages&&) noexcept = default;
 
-Work Messages::send(ConstBuffer data, int to, std::int32_t tag) {
-  return engine_->send(data, to, tag);
+Work Messages::send(ConstBuffer data, int to, std::int32_t tag, std::string_view label) {
+  return engine_->send(data, to, tag, label);
 }
 
-Work Messages::recv(Buffer data, int from, std::int32_t tag) {
-  return engine_->recv(data, from, tag);
+Work Messages::recv(Buffer data, int from, std::int32_t tag, std::string_view label) {
+  return engine_->recv(data, from, tag, label);
+}
+
+int Messages::size() const {
+  return engine_->size();
+}
+
+Traffic Messages::traffic() const {
+  return engine_->traffic();
+}
+
+CallTimes Messages::times() const {
+  return engine_->times();
 }
 
 void Messages::abort(const std::string& cause) noexcept {

@@ -12,6 +12,13 @@ void note_wait(const Call& call, Clock::time_point start) {
                 std::string(call.label.view())});
 }
 
+void note_call(Trace* trace, const Call& call, Clock::time_point queued, Clock::time_point start) {
+  if (!trace) return;
+  trace->add({Trace::Track::communication, Trace::Kind::call, std::string(name_of(call.collective)),
+              start, Clock::now(), std::string(call.label.view()), call.count * size_of(call.type),
+              queued});
+}
+
 bool Work::done() const {
   const std::lock_guard lock(state_->shared->mutex);
   return state_->done;
@@ -28,10 +35,12 @@ bool Work::wait_for(Seconds timeout) const {
   auto& shared = *state_->shared;
   std::unique_lock lock(shared.mutex);
   const auto is_done = [this] { return state_->done; };
-  if (timeout == Seconds::max())  // too long to be added to the clock
+  if (timeout == Seconds::max()) {  // too long to be added to the clock
+    state_->waited_for = true;
     shared.changed.wait(lock, is_done);
-  else
+  } else {
     shared.changed.wait_for(lock, timeout, is_done);
+  }
   shared.times.blocked += seconds_since(start);
   note_wait(call, start);
   if (state_->error) std::rethrow_exception(state_->error);

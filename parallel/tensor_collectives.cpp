@@ -74,12 +74,4 @@ ScopedWork all_gather_async(const Tensor& block, const Tensor& whole, ProcessGro
   return group.all_gather_async(buffer_of(block, label), buffer_of(whole, label), label);
 }
 
-ScopedWork send_async(const Tensor& tensor, int to, ProcessGroup& group, std::string_view label) {
-  return group.send_async(buffer_of(tensor, label), to, label);
-}
-
-void recv(const Tensor& tensor, int from, ProcessGroup& group, std::string_view label) {
-  group.recv(buffer_of(tensor, label), from, label);
-}
-
 }  // namespace ringside::parallel

@@ -55,10 +55,4 @@ void all_gather(const autograd::Tensor& block, const autograd::Tensor& whole,
 ScopedWork all_gather_async(const autograd::Tensor& block, const autograd::Tensor& whole,
                             collectives::ProcessGroup& group, std::string_view label);
 
-// Moves a tensor to the rank that calls recv for one of the same count and type.
-ScopedWork send_async(const autograd::Tensor& tensor, int to, collectives::ProcessGroup& group,
-                      std::string_view label);
-void recv(const autograd::Tensor& tensor, int from, collectives::ProcessGroup& group,
-          std::string_view label);
-
 }  // namespace ringside::parallel

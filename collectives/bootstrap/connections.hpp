@@ -7,6 +7,7 @@
 #include "base/file_descriptor.hpp"
 #include "collectives/bootstrap/sub_group_connector.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
+#include "collectives/execution/executor_options.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
@@ -26,6 +27,7 @@ struct Streams {
   std::unique_ptr<ControlChannel> control;
   std::uint32_t job = 0;                 // as Transport::job()
   std::shared_ptr<Wire> wire = nullptr;  // of an emulated link, or none
+  ExecutorOptions options = {};          // how long a rank waits
 };
 
 }  // namespace ringside::collectives

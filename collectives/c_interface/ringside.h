@@ -187,7 +187,8 @@ ringside_status ringside_recv(ringside_group* group, void* data, size_t count, r
 int ringside_work_done(const ringside_work* work);
 
 /* Waits until the call has ended, and returns its status; RINGSIDE_TIMED_OUT if it has not ended
- * after `seconds`, and then it runs on. With seconds < 0 it waits without a limit. */
+ * after `seconds`, and then it runs on. With seconds < 0 it waits without a limit of its own: calls,
+ * and messages of one rank, fail when nothing has arrived for RINGSIDE_TIMEOUT. */
 ringside_status ringside_work_wait(ringside_work* work, double seconds);
 
 /* The rank that sent the message, once a receive has ended; otherwise -1. */

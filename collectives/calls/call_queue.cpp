@@ -19,15 +19,6 @@ struct CallQueue::Shared : Work::Shared {
   bool closing = false;
 };
 
-// Adds the call, and below the caller's wait for it, to the trace.
-static void note_call(Trace* trace, const Call& call, Clock::time_point queued,
-                      Clock::time_point start) {
-  if (!trace) return;
-  trace->add({Trace::Track::communication, Trace::Kind::call, std::string(name_of(call.collective)),
-              start, Clock::now(), std::string(call.label.view()), call.count * size_of(call.type),
-              queued});
-}
-
 CallQueue::CallQueue(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)), shared_(std::make_shared<Shared>()) {}
 

@@ -33,6 +33,7 @@ struct Work::State {
   std::shared_ptr<Shared> shared;
   CallOnBuffers what;
   bool done = false;
+  bool waited_for = false;  // by a caller in wait(), for as long as it takes
   std::exception_ptr error = {};
   int source = -1;         // the rank that a message came from
   Trace* trace = nullptr;  // the trace of the thread that made the call
@@ -42,5 +43,7 @@ struct Work::State {
 
 // Adds a caller's wait for the call to the trace.
 void note_wait(const Call& call, Clock::time_point start);
+// Adds the call to `trace`, unless that is null; below a caller's wait for it.
+void note_call(Trace* trace, const Call& call, Clock::time_point queued, Clock::time_point start);
 
 }  // namespace ringside::collectives

@@ -63,10 +63,7 @@ class ScheduleBackend final : public Backend {
     run(call, input, output);
   }
 
-  void interrupt(const std::string& cause) noexcept override {
-    // Other ranks are told the cause alone, not in which call this rank ended itself.
-    watchdog_.interrupt(RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
-  }
+  void interrupt(const std::string& cause) noexcept override { watchdog_.interrupt(cause); }
 
   void set_names(const RankNames& names) override { watchdog_.set_names(names); }
 
@@ -87,6 +84,8 @@ class ScheduleBackend final : public Backend {
     Streams streams = telling_others(
         [&] { return connections_.connector->connect_streams(name, rank, members, listening()); });
     streams.wire = connections_.wire;
+    streams.options = options_;
+    streams.options.group = name;
     return streams;
   }
 

@@ -1,12 +1,8 @@
 // The watchdog is a transport in front of a group's transport. It looks after the calls that run
 // over it, and turns a hang or a failure into a sentence.
 //
-// It passes every message on and notes where the call stands. While nothing arrives, it tells the
-// other ranks twice a second where this rank stands, and compares what they tell: two ranks in
-// different calls would wait for ever. It warns after options.warn_after and fails after
-// options.timeout; both sentences name the ranks that do not answer and what the others wait for.
-// While a debugger holds a rank of this host, nobody fails: a rank that stands at a breakpoint is
-// waited for.
+// It passes every message on, notes where the call stands, and has its wait monitor look round
+// while nothing arrives (wait_monitor.hpp).
 //
 //     watchdog.begin(sequence, call);          throws what ended an earlier call
 //     try {
@@ -20,15 +16,9 @@
 #include <cstdint>
 #include <deque>
 #include <string>
-#include <vector>
 
-#include "collectives/diagnostics/control_channel.hpp"
-#include "collectives/diagnostics/flight_recorder.hpp"
-#include "collectives/diagnostics/interruption.hpp"
-#include "collectives/diagnostics/rank_failure.hpp"
-#include "collectives/execution/executor_options.hpp"
 #include "collectives/execution/traffic.hpp"
-#include "collectives/rank_names.hpp"
+#include "collectives/execution/wait_monitor.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
@@ -37,31 +27,17 @@ class Watchdog final : public Transport {
  public:
   Watchdog(Transport& inner, ControlChannel& control, const ExecutorOptions& options);
 
-  // A call begins. Throws the first failure, if there was one.
-  void begin(std::uint64_t sequence, const Call& call);
-  void set_steps(std::size_t steps) { record_->steps = static_cast<std::uint32_t>(steps); }
-  // Hears of failures although nothing is late: at most once in a while, since it costs system
-  // calls.
-  void listen_sometimes();
-  void end() { recorder_.end(FlightEntry::done); }
+  // As those of the monitor.
+  void begin(std::uint64_t sequence, const Call& call) { monitor_.begin(sequence, call); }
+  void set_steps(std::size_t steps) { monitor_.record().steps = static_cast<std::uint32_t>(steps); }
+  void listen_sometimes() { monitor_.listen_sometimes(); }
+  void end() { monitor_.end(); }
+  void interrupt(const std::string& cause) noexcept { monitor_.interrupt(cause); }
+  void set_names(const RankNames& names) { monitor_.set_names(names); }
 
-  // Called in the handler of any exception that ends the call: tells every other rank the cause,
-  // then throws it as an Error with all that is known about it. Throws RankFailure when a rank is
-  // gone or nothing arrived for the timeout, and Error when the ranks disagree about the call.
+  // The same, and end what the transport does.
   [[noreturn]] void give_up();
-
-  // From another thread: the wait that is under way, or the next one, throws `cause`.
-  void interrupt(const RankFailure& cause) noexcept { interruption_.set(cause); }
-
-  // Writes the flight record and tells every other rank the cause, or the first failure if there
-  // was one. Ends what the transport does.
   void abort(const RankFailure& cause) noexcept;
-
-  // How sentences name this group's ranks. No call may be under way.
-  void set_names(const RankNames& names) {
-    control_.set_names(names);
-    recorder_.set_mesh(names.mesh());
-  }
 
   const Traffic& traffic() const { return traffic_; }  // since it was made
 
@@ -85,42 +61,17 @@ class Watchdog final : public Transport {
     int peer = -1;  // -1: none
     std::uint32_t step = 0;
   };
-  struct Others {
-    std::vector<int> silent;  // ranks that have told nothing recently
-    std::string silence;      // "rank 2 does not answer: stopped, ..."; empty if all answer
-    std::string waiting;      // "rank 3 waits for rank 2 in step 1 of call #7; ..."
-  };
   std::uint32_t step_of(const MessageHeader& header, int peer) const;
   void note_sent(int peer, const MessageHeader& header);
   void note_completion(const Completion& completion);
-  void begin_wait();
-  void look();
-  void exchange_positions();
-  void compare_histories(const std::vector<Position>& positions) const;
-  Position position() const;
-  Others others(const std::vector<Position>& positions) const;
-  int furthest_behind(const std::vector<Position>& positions) const;
-  std::string where() const;
-  std::string name_of_rank(int r) const { return control_.names()(r); }
-  void warn_of_wait(double seconds);
-  void time_out();
-  [[noreturn]] void rethrow_first_cause();
-  [[noreturn]] void fail_here(const char* reason);
 
   Transport& inner_;
   ControlChannel& control_;
-  const ExecutorOptions options_;
-  FlightRecorder recorder_;
-  FlightEntry* record_ = nullptr;  // of the call that is under way
+  const Seconds patience_;
+  WaitMonitor monitor_;
   Traffic traffic_;
   std::deque<Posted> sends_;
-  Posted receive_, awaited_;
-  Clock::time_point wait_start_, looked_;
-  Clock::time_point listened_;  // when listen_sometimes() last did
-  Clock::time_point told_;      // when this rank last told its position
-  bool warned_ = false;
-  FirstFailure failure_;
-  Interruption<RankFailure> interruption_;
+  Posted receive_;
 };
 
 }  // namespace ringside::collectives

@@ -5,6 +5,8 @@
 
 #include <numeric>
 
+#include "base/trace/trace.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -224,6 +226,132 @@ TEST_CASE("abort ends the messages of all ranks with its cause, and wrong ranks 
       text = error.what();
     }
     require(contains(text, "the test has seen enough"), "the cause is \"{}\"", text);
+    group.barrier();
+  });
+}
+
+namespace {
+
+GroupOptions patience(double timeout, double warn_after = 0) {
+  GroupOptions options;
+  options.executor.timeout = Seconds(timeout);
+  options.executor.warn_after = Seconds(warn_after);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a wait without a limit ends at the group's timeout, and names who does not answer") {
+  for (const auto& run : {run_tcp, run_shm}) {
+    const auto outcome = run(
+        3,
+        [](ProcessGroup& group) {
+          Messages messages(group);
+          std::vector<int> one(1);
+          std::this_thread::sleep_for(Seconds(group.rank() == 1 ? 4 : 0));
+          messages.recv(std::span(one), (group.rank() + 1) % 3, 7, "the answer").wait();
+        },
+        patience(1.5));
+    CAPTURE(outcome[0]);
+    CAPTURE(outcome[1]);
+    CAPTURE(outcome[2]);
+    // Ranks 0 and 2 wait. Whoever fails first is believed by all.
+    const char* const silent = "rank 1 does not answer: stopped, stuck, or busy outside of this ";
+    for (const std::string& text : outcome) CHECK(contains(text, silent));
+    for (const int waiting : {0, 2}) {
+      const std::string next = std::to_string((waiting + 1) % 3);
+      CHECK(contains(outcome[waiting],
+                     fmt::format("[rank {} was in call #1 of sub-group messages1 (ranks 0,1,2 of "
+                                 "the job), send of 1 int32 from rank {} to rank {} for the "
+                                 "answer, step 1 of 1]",
+                                 waiting, next, waiting)));
+    }
+    CHECK((contains(outcome[0], "nothing came to rank 0 from rank 1 for 1.5 s") ||
+           contains(outcome[0], "nothing came to rank 2 from rank 0 for 1.5 s")));
+  }
+}
+
+TEST_CASE("ranks that wait for each other's messages say so") {
+  const auto outcome = run_tcp(
+      2,
+      [](ProcessGroup& group) {
+        Messages messages(group);
+        std::vector<int> one(1);
+        messages.recv(std::span(one), 1 - group.rank(), group.rank()).wait();
+      },
+      patience(1.5));
+  CAPTURE(outcome[0]);
+  CAPTURE(outcome[1]);
+  const char* const both[] = {
+      "nothing came to rank 0 from rank 1 for 1.5 s; rank 1 waits for rank 0 in step 1 of call #1",
+      "nothing came to rank 1 from rank 0 for 1.5 s; rank 0 waits for rank 1 in step 1 of call #1"};
+  for (const std::string& text : outcome)
+    CHECK((contains(text, both[0]) || contains(text, both[1])));
+}
+
+TEST_CASE("a wait with a limit of its own has no other, and one that lasts is warned of") {
+  std::mutex mutex;
+  std::vector<std::string> warnings;
+  GroupOptions options = patience(1.5, 0.5);
+  options.executor.warn = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    warnings.push_back(sentence);
+  };
+  const auto outcome = run_tcp(
+      2,
+      [](ProcessGroup& group) {
+        Messages messages(group);
+        std::vector<int> here(1), mine = {group.rank()};
+        const Work work = messages.recv(std::span(here), 1 - group.rank());
+        require(!work.wait_for(Seconds(3)), "a message came that nobody has sent");
+        if (group.rank() == 0) {
+          messages.send(std::span(mine), 1).wait();
+          work.wait();  // warns
+        } else {
+          work.wait();
+          std::this_thread::sleep_for(Seconds(1));
+          messages.send(std::span(mine), 0).wait();
+        }
+        require(here[0] == 1 - group.rank(), "received {}", here[0]);
+      },
+      options);
+  for (const std::string& text : outcome) CHECK(text == "");
+  REQUIRE(warnings.size() == 2);
+  CHECK(contains(warnings[0], "rank 0 has waited for rank 1 for 1 s in call #"));
+  CHECK(contains(warnings[0], "rank 1 does not answer"));
+  CHECK(contains(warnings[1], "rank 0 went on after"));
+}
+
+TEST_CASE("messages are counted and traced, with their labels") {
+  on_every_transport(2, [](ProcessGroup& group) {
+    Messages messages(group);
+    const int other = 1 - group.rank();
+    std::vector<int> mine(1000), theirs(1000), none;
+    Trace trace;
+    {
+      const Trace::On on(trace);
+      const Work out = messages.send(std::span(mine), other, 3, "a thousand");
+      const Work in = messages.recv(std::span(theirs), other, 3, "a thousand");
+      messages.send(std::span(none), other, 4).wait();
+      messages.recv(std::span(none), other, 4).wait();
+      in.wait(), out.wait();
+    }
+    const Traffic traffic = messages.traffic();
+    require(traffic.messages_sent == 2 && traffic.payload_bytes_sent == 4000,
+            "{} messages of {} bytes", traffic.messages_sent, traffic.payload_bytes_sent);
+    require(messages.times().calls == 4, "{} calls", messages.times().calls);
+    int calls = 0, waits = 0, sent = 0, received = 0;
+    for (const Trace::Span& span : trace.spans())
+      if (span.about == "a thousand") {
+        ++(span.kind == Trace::Kind::call ? calls : waits);
+        require(span.kind == Trace::Kind::wait || span.bytes == 4000, "{} bytes", span.bytes);
+      }
+    for (const Trace::Message& message : trace.messages()) {
+      ++(message.kind == Trace::Message::sent ? sent : received);
+      require(message.peer == other, "a message to or from rank {}", message.peer);
+    }
+    require(calls == 2 && waits == 2 && sent == 2 && received == 2,
+            "{} calls, {} waits, {} sent, {} received", calls, waits, sent, received);
     group.barrier();
   });
 }

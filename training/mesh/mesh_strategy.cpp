@@ -265,7 +265,7 @@ std::vector<SecondsAlong> MeshStrategy::communication_by_axis() const {
     everywhere -= seconds;
     if (axis == Axis::tp) seconds += of_copies(kv_copies_);
     if (axis == Axis::pp)
-      seconds += of_copies(tied_copies_) + (pipeline_ ? pipeline_->seconds_waited() : 0);
+      seconds += of_copies(tied_copies_) + (pipeline_ ? pipeline_->messages().times().blocked : 0);
     all.emplace_back(entry->name, seconds);
   }
   all.emplace_back("all ranks", everywhere);
@@ -284,7 +284,7 @@ std::map<Axis, std::uint64_t> MeshStrategy::bytes_sent_by_axis() const {
   }
   if (kv_copies_) bytes[Axis::tp] += sent(*kv_copies_);
   if (tied_copies_) bytes[Axis::pp] += sent(*tied_copies_);
-  if (pipeline_) bytes[Axis::pp] += pipeline_->lanes().bytes_sent();
+  if (pipeline_) bytes[Axis::pp] += pipeline_->messages().traffic().payload_bytes_sent;
   return bytes;
 }
 

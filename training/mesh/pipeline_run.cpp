@@ -77,7 +77,7 @@ PipelineRun::PipelineRun(parallel::DeviceMesh& mesh, const MeshPlan& plan, NoSyn
       plan_(plan),
       no_sync_(std::move(no_sync)),
       evaluation_(pipeline_parallel::forward_only(plan.schedule.rank_of, 1)),
-      lanes_(mesh.group(Axis::pp), plan.schedule) {}
+      messages_(mesh.group(Axis::pp)) {}
 
 double PipelineRun::train(const Model& model, std::span<const Batch> batches) {
   require(static_cast<int>(batches.size()) == plan_.schedule.micro_batches,
@@ -99,7 +99,7 @@ double PipelineRun::run(const Schedule& schedule, const Model& model,
   const int divisor = plan_.sequence_parallel ? mesh_.size(Axis::tp) : 1;
   ModelStages stages(schedule, group.rank(), model, batches, batches.front().length / divisor,
                      no_sync_);
-  pipeline_parallel::Executor(schedule, group.rank(), lanes_, stages,
+  pipeline_parallel::Executor(schedule, group.rank(), messages_, stages,
                               names_of_stages(mesh_, mesh_.world().rank()))
       .run();
   most_held_ = std::max(most_held_, stages.most_held());

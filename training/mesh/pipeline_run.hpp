@@ -13,8 +13,9 @@
 #include <memory>
 #include <span>
 
+#include "collectives/messages.hpp"
 #include "parallel/device_mesh.hpp"
-#include "parallel/pipeline/execution/lanes.hpp"
+#include "parallel/pipeline/schedule.hpp"
 #include "training/mesh/mesh_plan.hpp"
 #include "transformer/data/batches.hpp"
 #include "transformer/model.hpp"
@@ -38,10 +39,8 @@ class PipelineRun {
   // Forward only: the loss of one batch, on all ranks of the pipeline. Call it under NoGrad.
   double evaluate(const transformer::Model& model, const transformer::Batch& batch);
 
-  // Seconds that this rank has waited for other stages.
-  double seconds_waited() const { return lanes_.seconds_waited(); }
-
-  const pipeline_parallel::Lanes& lanes() const { return lanes_; }
+  // What travels between the stages, and how long this rank has waited for it.
+  const collectives::Messages& messages() const { return messages_; }
   // The most pairs of stage and micro-batch whose activations this rank held at a time.
   int most_held() const { return most_held_; }
 
@@ -53,7 +52,7 @@ class PipelineRun {
   const MeshPlan& plan_;
   NoSync no_sync_;
   pipeline_parallel::Schedule evaluation_;  // one micro-batch, forward
-  pipeline_parallel::Lanes lanes_;
+  collectives::Messages messages_;
   int most_held_ = 0;
 };
 

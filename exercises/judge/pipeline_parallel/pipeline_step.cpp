@@ -77,8 +77,8 @@ Json gradients_of(const LayerStages& stages) {
 
 Json gradients_of_step(const Schedule& lowered, World& world) {
   LayerStages stages(lowered, world.rank(), world.seed());
-  Lanes lanes(world.group(), lowered);
-  Executor(lowered, world.rank(), lanes, stages).run();
+  collectives::Messages messages(world.group());
+  Executor(lowered, world.rank(), messages, stages).run();
   return gradients_of(stages);
 }
 

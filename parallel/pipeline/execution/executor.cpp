@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "autograd/kernels/profile.hpp"
@@ -10,6 +11,7 @@
 #include "base/trace/trace.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "parallel/pipeline/lower.hpp"
+#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::pipeline_parallel {
 
@@ -23,26 +25,50 @@ const char* phase_of(Kind kind) {
                               : "reduce gradients";
 }
 
+// Both ends name a message by what its receiver does with it: a number for each tensor that crosses
+// a boundary in a step, and words for errors and traces.
+Action as_received(const Action& message) {
+  return is_send(message.kind) ? matching(message) : message;
+}
+std::int32_t tag_of(const Action& message, const Schedule& schedule) {
+  const Action received = as_received(message);
+  return 2 * (received.micro_batch * schedule.stages() + received.stage) +
+         (carries_gradient(received.kind) ? 1 : 0);
+}
+std::string label_of(const Action& message) {
+  return fmt::format("{} of micro-batch {} to stage {}",
+                     carries_gradient(message.kind) ? "gradients" : "activations",
+                     message.micro_batch, as_received(message).stage);
+}
+
 }  // namespace
 
-Executor::Executor(const Schedule& lowered, int rank, Lanes& lanes, StageWork& work,
-                   std::vector<std::string> names)
-    : schedule_(lowered), rank_(rank), lanes_(lanes), work_(work), names_(std::move(names)) {
+Executor::Executor(const Schedule& lowered, int rank, collectives::Messages& messages,
+                   StageWork& work, std::vector<std::string> names)
+    : schedule_(lowered), rank_(rank), messages_(messages), work_(work), names_(std::move(names)) {
+  require(messages.size() == lowered.ranks(),
+          "the schedule is for {} ranks, but the pipeline has {}", lowered.ranks(),
+          messages.size());
   require(has_messages(lowered) || lowered.ranks() == 1,
           "the executor needs the messages between ranks: call lower() on the schedule first");
   for (int r = static_cast<int>(names_.size()); r < lowered.ranks(); ++r)
     names_.push_back(fmt::format("rank {} of the pipeline", r));
+  std::ranges::copy_if(lowered.actions[rank], std::back_inserter(receives_),
+                       [](const Action& action) { return is_receive(action.kind); });
 }
 
 void Executor::run() {
   const Action* current = nullptr;
   try {
+    received_ = 0;
+    expect_next_message();
     for (const Action& action : schedule_.actions[rank_]) {
       current = &action;
       carry_out(action);
-      lanes_.release_received();
+      free_what_has_left();
     }
-    lanes_.wait_for_sends();
+    for (const Message& each : leaving_) each.work.wait();
+    leaving_.clear();
     require(held_.empty(), "{} tensors were left over: some action of the schedule is missing",
             held_.size());
   } catch (const collectives::RankFailure& failure) {
@@ -56,8 +82,10 @@ void Executor::run() {
 }
 
 void Executor::give_up(const std::string& cause) {
+  messages_.abort(cause);
+  expected_.reset();
+  leaving_.clear();
   held_.clear();
-  lanes_.abort(cause);
   throw Error(cause);
 }
 
@@ -103,13 +131,40 @@ void Executor::hand_on(const Action& action, Tensor made) {
 }
 
 void Executor::send(const Action& action) {
-  lanes_.send(action, take(action, action));
+  Tensor tensor = take(action, action);
+  const std::string label = label_of(action);
+  const collectives::Buffer buffer = parallel::buffer_of(tensor, label);
+  const int to = schedule_.rank_of[other_stage(action)];
+  leaving_.push_back(
+      {std::move(tensor), messages_.send(buffer, to, tag_of(action, schedule_), label)});
+}
+
+void Executor::free_what_has_left() {
+  leaving_.remove_if([](const Message& message) {
+    if (!message.work.done()) return false;
+    message.work.wait();  // throws what the send threw
+    return true;
+  });
 }
 
 void Executor::receive(const Action& action) {
-  const Tensor tensor = work_.empty_for(action);
-  lanes_.receive(action, tensor);
-  held_[action] = tensor;
+  expected_->work.wait();
+  held_[action] = expected_->tensor;
+  expected_.reset();
+  ++received_;
+  expect_next_message();
+}
+
+// Gives the next message that this rank receives a tensor to come into.
+void Executor::expect_next_message() {
+  if (received_ == receives_.size()) return;
+  const Action& next = receives_[received_];
+  Tensor tensor = work_.empty_for(next);
+  const std::string label = label_of(next);
+  const collectives::Buffer buffer = parallel::buffer_of(tensor, label);
+  const int from = schedule_.rank_of[other_stage(next)];
+  expected_.emplace(
+      Message{std::move(tensor), messages_.recv(buffer, from, tag_of(next, schedule_), label)});
 }
 
 // The first stage has no input, the last stage no gradient of its result: undefined.

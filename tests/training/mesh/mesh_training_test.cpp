@@ -90,7 +90,7 @@ TEST_CASE("mesh: replicas that are updated apart cannot share a sequence or the 
       Error);
 }
 
-// Sub-groups, lanes and asynchronous sends over sockets and shared memory.
+// Sub-groups and messages over sockets and shared memory.
 TEST_CASE("mesh: over threads, tcp and shm, on 2, 3, 4 and 8 ranks") {
   for (const char* const transport : {"threads", "tcp", "shm"}) {
     Problem problem;

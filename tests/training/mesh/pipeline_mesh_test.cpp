@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
+#include "collectives/execution/traffic.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "parallel/pipeline/lower.hpp"
 #include "parallel/pipeline/proof/verify.hpp"
@@ -88,7 +89,7 @@ TEST_CASE("pipeline: a tied matrix, on two ranks as copies, on one rank as one")
 }
 
 // m micro-batches of T tokens, d wide, e bytes each: m T d e over each boundary in each direction.
-TEST_CASE("pipeline: bytes of each lane, and the activations that a stage keeps, are exact") {
+TEST_CASE("pipeline: bytes of each rank, and the activations that a stage keeps, are exact") {
   for (const DType dtype : {DType::fp64, DType::bf16})
     for (const MeshCase& each : std::vector<MeshCase>{{"pp=2", "single", false, "gpipe"},
                                                       {"pp=4", "single", false, "1f1b"},
@@ -117,18 +118,17 @@ TEST_CASE("pipeline: bytes of each lane, and the activations that a stage keeps,
         Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.run();
         const int rank = strategy->mesh().coordinate(Axis::pp);
-        for (const pipeline_parallel::Lane& lane : lanes_of(plan.schedule)) {
-          std::uint64_t boundaries = 0;  // that this lane serves
-          for (int stage = 0; stage + 1 < plan.schedule.stages(); ++stage) {
-            const int here = plan.schedule.rank_of[stage], next = plan.schedule.rank_of[stage + 1];
-            boundaries += lane.gradients ? lane.from == next && lane.to == here
-                                         : lane.from == here && lane.to == next;
-          }
-          const std::uint64_t sent = strategy->pipeline()->lanes().bytes_sent(lane);
-          const std::uint64_t expected = lane.from == rank ? 2 * boundaries * of_a_boundary : 0;
-          require(sent == expected, "lane {} to {}: {} bytes, expected {}", lane.from, lane.to,
-                  sent, expected);
+        std::uint64_t boundaries = 0;  // that this rank sends over, in either direction
+        for (int stage = 0; stage + 1 < plan.schedule.stages(); ++stage) {
+          const int here = plan.schedule.rank_of[stage], next = plan.schedule.rank_of[stage + 1];
+          if (here != next) boundaries += (here == rank) + (next == rank);
         }
+        const collectives::Traffic sent = strategy->pipeline()->messages().traffic();
+        require(sent.payload_bytes_sent == 2 * boundaries * of_a_boundary,
+                "{} bytes, expected {} boundaries of {}", sent.payload_bytes_sent, 2 * boundaries,
+                of_a_boundary);
+        require(sent.messages_sent == 2 * boundaries * mesh.micro_batches, "{} messages",
+                sent.messages_sent);
         const int expected = most_in_flight(plan.schedule)[rank];
         require(strategy->pipeline()->most_held() == expected, "{} held, expected {}",
                 strategy->pipeline()->most_held(), expected);

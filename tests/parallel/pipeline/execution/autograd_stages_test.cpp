@@ -104,9 +104,9 @@ TEST_CASE("every schedule gives the bits of a single process with as many micro-
           const Schedule schedule = lower(make_schedule(generator, ranks, micro_batches));
           const Single single(schedule.stages(), micro_batches, dtype);
           on_every_transport(ranks, [&](ProcessGroup& group) {
-            Lanes lanes(group, schedule);
+            Messages messages(group);
             Chain chain(schedule, group.rank(), dtype);
-            Executor(schedule, group.rank(), lanes, chain).run();
+            Executor(schedule, group.rank(), messages, chain).run();
             for (const auto& [stage, layer] : chain.layers)
               require_same_bits(*single.layers[stage], *layer, stage);
             const bool has_last = chain.layers.contains(schedule.stages() - 1);
@@ -125,7 +125,7 @@ TEST_CASE("each gradient is released for reduction once, with the last micro-bat
     constexpr int ranks = 3, micro_batches = 6;
     const Schedule schedule = lower(make_schedule(generator, ranks, micro_batches));
     collectives::run_threads(ranks, [&](ProcessGroup& group) {
-      Lanes lanes(group, schedule);
+      Messages messages(group);
       Chain chain(schedule, group.rank(), DType::fp32);
       std::map<std::pair<int, std::string>, int> quiet, loud;
       for (const auto& [stage, layer] : chain.layers)
@@ -134,7 +134,7 @@ TEST_CASE("each gradient is released for reduction once, with the last micro-bat
               [&, stage = stage, name = name](const Tensor&) {
                 ++(chain.quiet ? quiet : loud)[{stage, name}];
               });
-      Executor(schedule, group.rank(), lanes, chain).run();
+      Executor(schedule, group.rank(), messages, chain).run();
       for (const auto& [stage, layer] : chain.layers)
         for (const auto& [name, parameter] : layer->named_parameters()) {
           require(quiet[{stage, name}] == micro_batches - 1, "{} of stage {}: {} hooks in no_sync",
@@ -162,9 +162,9 @@ TEST_CASE("under NoGrad a stage keeps nothing, and the loss is that of a single 
   const Single single(3, 2, DType::fp32);
   on_every_transport(3, [&](ProcessGroup& group) {
     const NoGrad no_grad;
-    Lanes lanes(group, schedule);
+    Messages messages(group);
     Chain chain(schedule, group.rank(), DType::fp32);
-    Executor(schedule, group.rank(), lanes, chain).run();
+    Executor(schedule, group.rank(), messages, chain).run();
     require(chain.most_held() == 0, "{} held", chain.most_held());
     require(group.rank() != 2 || chain.take_mean_loss() == single.loss, "another loss");
   });

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "collectives/execution/traffic.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/parallel/pipeline/execution/recording_stages.hpp"
 
@@ -41,11 +42,11 @@ std::function<void(const Action&)> random_delays(int rank, int seed) {
 
 void carry_out(collectives::ProcessGroup& group, const Schedule& schedule, int seed,
                std::int64_t elements = 1) {
-  Lanes lanes(group, schedule);
+  Messages messages(group);
   const int rank = group.rank();
   for (int step = 0; step < 2; ++step) {
     RecordingStages work(schedule, random_delays(rank, seed + step), elements);
-    Executor executor(schedule, rank, lanes, work);
+    Executor executor(schedule, rank, messages, work);
     Trace trace;
     {
       const Trace::On on(trace);
@@ -61,8 +62,7 @@ void carry_out(collectives::ProcessGroup& group, const Schedule& schedule, int s
 
 }  // namespace
 
-// Over threads nothing is buffered: a send is done when its message has been received.
-TEST_CASE("every schedule runs in its order with random delays and without buffers") {
+TEST_CASE("every schedule runs in its order with random delays") {
   for (const int ranks : {2, 3, 4, 6}) {
     int seed = 0;
     for (const Case& each : cases_for(ranks)) {
@@ -78,7 +78,7 @@ TEST_CASE("every schedule runs in its order with random delays and without buffe
   }
 }
 
-TEST_CASE("every schedule runs over every transport, with messages that no buffer holds") {
+TEST_CASE("every schedule runs over every transport, with messages longer than a socket's buffer") {
   constexpr std::int64_t elements = 300'000;
   for (const int ranks : {2, 3, 4})
     for (const Generator& generator : all_generators()) {
@@ -116,11 +116,11 @@ TEST_CASE("a forward-only schedule brings every micro-batch through all stages")
 TEST_CASE("a schedule without messages is refused") {
   collectives::run_threads(2, [](collectives::ProcessGroup& group) {
     const Schedule schedule = make_schedule("1f1b", 2, 2);
-    Lanes lanes(group, schedule);
+    Messages messages(group);
     RecordingStages work(schedule);
     std::string text;
     try {
-      Executor(schedule, group.rank(), lanes, work);
+      Executor(schedule, group.rank(), messages, work);
     } catch (const Error& error) {
       text = error.what();
     }
@@ -129,4 +129,44 @@ TEST_CASE("a schedule without messages is refused") {
                 "first",
             "{}", text);
   });
+}
+
+// Over this link a message leaves long after it was sent. Memory that were free too early would be
+// that of a later tensor, with other numbers.
+TEST_CASE("a tensor that was sent lives until it has left, and no longer") {
+  GroupOptions options;
+  options.link = collectives::parse_link("400Mbps,1ms");
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 6));
+  for (const auto& run : {run_tcp, run_shm})
+    for (const std::string& outcome : run(
+             2,
+             [&](collectives::ProcessGroup& group) {
+               Messages messages(group);
+               RecordingStages work(
+                   schedule, [](const Action&) {}, 100'000);
+               const auto held = [] { return autograd::memory_use().current; };
+               group.barrier();
+               const auto before = held();
+               group.barrier();
+               Executor(schedule, group.rank(), messages, work).run();
+               group.barrier();
+               const auto after = held();
+               require(after == before, "{} bytes are held after the step, {} before", after,
+                       before);
+               const auto sent = messages.traffic().payload_bytes_sent;
+               require(sent == 6 * 4 * 100'000, "{} bytes", sent);
+             },
+             options))
+      CHECK(outcome == "");
+}
+
+TEST_CASE("a schedule for another number of ranks is refused") {
+  const Schedule schedule = lower(make_schedule("1f1b", 3, 2));
+  CHECK_THROWS_WITH_AS(collectives::run_threads(2,
+                                                [&](collectives::ProcessGroup& group) {
+                                                  Messages messages(group);
+                                                  RecordingStages work(schedule);
+                                                  Executor(schedule, group.rank(), messages, work);
+                                                }),
+                       "the schedule is for 3 ranks, but the pipeline has 2", Error);
 }

@@ -18,10 +18,10 @@
 namespace ringside::tests {
 
 using autograd::Tensor;
+using collectives::Messages;
 using pipeline_parallel::Action;
 using pipeline_parallel::Executor;
 using pipeline_parallel::Kind;
-using pipeline_parallel::Lanes;
 using pipeline_parallel::Schedule;
 
 // Result of stage s for micro-batch i: 1000 i + s. Gradient of its input: -(1000 i + s).

@@ -37,10 +37,10 @@ std::vector<StepTimes> sleep_through(const Schedule& schedule, const SleepDurati
                                      std::int64_t elements, const RunRanks& run_ranks) {
   std::vector<Trace> traces(schedule.ranks());
   run_ranks([&](collectives::ProcessGroup& group) {
-    Lanes lanes(group, schedule);
+    Messages messages(group);
     RecordingStages work(
         schedule, [&](const Action& action) { sleep_for(durations.of(action.kind)); }, elements);
-    Executor executor(schedule, group.rank(), lanes, work);
+    Executor executor(schedule, group.rank(), messages, work);
     group.barrier();
     const Trace::On on(traces[group.rank()]);
     executor.run();

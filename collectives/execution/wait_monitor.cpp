@@ -1,0 +1,233 @@
+#include "collectives/execution/wait_monitor.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/environment.hpp"
+#include "collectives/call_mismatch.hpp"
+#include "collectives/transport/unexpected_message.hpp"
+
+namespace ringside::collectives {
+
+WaitMonitor::WaitMonitor(ControlChannel& control, const ExecutorOptions& options, Numbers numbers)
+    : control_(control),
+      options_(options),
+      numbers_(numbers),
+      recorder_(rank(), size(), environment("RINGSIDE_FLIGHT_DIR").value_or(""), options.group) {}
+
+void WaitMonitor::begin(std::uint64_t sequence, const Call& call, std::uint32_t steps) {
+  failure_.throw_if_any();
+  record_ = &recorder_.begin(sequence, call, steps);
+  if (call.collective != Collective::point_to_point) control_.history().add(sequence, call);
+}
+
+// While messages arrive in time, nobody asks the control channel.
+void WaitMonitor::listen_sometimes() {
+  if (seconds_since(listened_) < Position::every.count()) return;
+  listened_ = Clock::now();
+  control_.listen();
+}
+
+void WaitMonitor::end_wait() {
+  if (warned_)
+    options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", name_of_rank(rank()),
+                              seconds_since(wait_start_), record_->sequence));
+}
+
+void WaitMonitor::look() {
+  // This rank itself stood still, at a breakpoint for example: it has not waited all that time.
+  const double since_last = seconds_since(looked_);
+  looked_ = Clock::now();
+  if (since_last >= std::max(options_.timeout, 10 * ControlChannel::poll_interval).count())
+    wait_start_ = looked_;
+  control_.listen();
+  if (seconds_since(told_) >= std::min(options_.timeout, Position::every).count()) {
+    exchange_positions();
+    told_ = Clock::now();
+  }
+  const double waited = seconds_since(wait_start_);
+  if (waited >= options_.timeout.count()) time_out();
+  if (!warned_ && options_.warn_after.count() > 0 && waited >= options_.warn_after.count()) {
+    warn_of_wait(waited);
+    warned_ = true;
+  }
+  interruption_.throw_if_set();
+  if (options_.check) options_.check();
+}
+
+// Nothing has arrived for a while, which may be in order. But ranks that wait for each other in
+// different calls would wait for ever.
+void WaitMonitor::exchange_positions() {
+  control_.tell_position(position());
+  if (numbers_ == Numbers::of_this_rank) return;
+  const auto positions = control_.positions(Seconds(0));
+  for (int r = 0; r < size(); ++r)
+    if (positions[r].recent() && positions[r].sequence == record_->sequence &&
+        numbered_alike(record_->call, positions[r].call))
+      check_call(record_->sequence, record_->call, positions[r].call, rank(), r, control_.names());
+  compare_histories(positions);
+}
+
+// Throws Error, with both calls in its text, where another rank has made a different call than this
+// rank under the same number, however long ago.
+void WaitMonitor::compare_histories(const std::vector<Position>& positions) const {
+  const CallHistory& ours = control_.history();
+  for (int r = 0; r < size(); ++r) {
+    const CallHistory& theirs = positions[r].made;
+    if (const auto number = ours.first_difference(theirs))
+      check_call(*number, ours.at(*number), theirs.at(*number), rank(), r, control_.names());
+  }
+}
+
+Position WaitMonitor::position() const {
+  return {.sequence = record_->sequence,
+          .call = record_->call,
+          .step = record_->step,
+          .waiting_for = awaited_,
+          .made = {}};
+}
+
+WaitMonitor::Others WaitMonitor::others(const std::vector<Position>& positions) const {
+  Others known;
+  std::vector<std::string> waiting;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank() || positions[r].left) continue;
+    if (!positions[r].recent())
+      known.silent.push_back(r);
+    else if (r < 16)
+      waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}",
+                                    name_of_rank(r), name_of_rank(positions[r].waiting_for),
+                                    positions[r].step + 1, positions[r].sequence));
+  }
+  if (!known.silent.empty())
+    known.silence = fmt::format("{} {} not answer: stopped, stuck, or busy outside of {}",
+                                control_.names().enumerate(known.silent),
+                                known.silent.size() == 1 ? "does" : "do",
+                                options_.group.empty() ? "the collectives" : "this sub-group");
+  known.waiting = fmt::format("{}", fmt::join(waiting, "; "));
+  return known;
+}
+
+// "call #7 of sub-group split1.color0 (ranks 2,3 of the job), all_reduce of 1000 fp32 (sum, ring),
+// step 2 of 6"
+std::string WaitMonitor::where() const {
+  return fmt::format(
+      "call #{}{}, {}, step {} of {}", record_->sequence,
+      options_.group.empty() ? "" : " of sub-group " + sub_group_in_words(options_.group),
+      describe(record_->call, control_.names()), std::min(record_->step + 1, record_->steps),
+      record_->steps);
+}
+
+void WaitMonitor::warn_of_wait(double seconds) {
+  const Others known = others(control_.positions(Seconds(0)));
+  const char* between = known.silence.empty() || known.waiting.empty() ? "" : "; ";
+  options_.warn(fmt::format(
+      "rank {} has waited for rank {} for {:.0f} s in {}, and will up to {:.0f} s. {}{}{}",
+      name_of_rank(rank()), name_of_rank(awaited_), seconds, where(), options_.timeout.count(),
+      known.silence, between, known.waiting));
+}
+
+// Throws, unless a debugger holds a rank: then the wait begins again.
+void WaitMonitor::time_out() {
+  if (const auto held = control_.rank_in_debugger()) {
+    options_.warn(fmt::format("rank {} goes on waiting in call #{}: a debugger holds rank {}",
+                              name_of_rank(rank()), record_->sequence, name_of_rank(*held)));
+    wait_start_ = Clock::now();
+    return;
+  }
+  const auto positions = control_.positions(1.2 * Position::every);
+  const Others known = others(positions);
+  std::string first = known.silence;
+  int blamed = awaited_;
+  if (!known.silent.empty()) {
+    blamed = known.silent.front();
+  } else if (const int r = furthest_behind(positions); r != rank()) {
+    blamed = positions[r].waiting_for;
+    first = fmt::format("nothing came to rank {} from rank {}, and rank {} is furthest behind",
+                        name_of_rank(r), name_of_rank(blamed), name_of_rank(r));
+  }
+  throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
+                                        first, first.empty() ? "" : "; ", name_of_rank(rank()),
+                                        name_of_rank(awaited_), options_.timeout.count(),
+                                        known.waiting.empty() ? "" : "; ", known.waiting));
+}
+
+// The rank in the earliest call and step, this one if several are. Where all answer, the others
+// wait for what it lacks: the fault lies between it and the rank that it waits for.
+int WaitMonitor::furthest_behind(const std::vector<Position>& positions) const {
+  if (numbers_ == Numbers::of_this_rank) return rank();
+  const auto progress = [](const Position& p) { return std::pair(p.sequence, p.step); };
+  Position least = position();
+  int behind = rank();
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank() || !positions[r].recent() || positions[r].left) continue;
+    if (positions[r].waiting_for < 0 || progress(positions[r]) >= progress(least)) continue;
+    least = positions[r];
+    behind = r;
+  }
+  return behind;
+}
+
+// Throws what ended the call: where the histories tell that the ranks made different calls before,
+// that is the cause.
+void WaitMonitor::rethrow_first_cause() {
+  try {
+    throw;
+  } catch (const UnexpectedMessage& message) {
+    // The first mismatch may be in an earlier call. The other ranks tell their histories soon, if
+    // they wait as well.
+    if (message.out_of_step()) {
+      control_.tell_position(position());
+      compare_histories(control_.positions(1.2 * Position::every));
+    }
+    throw Error(message.in_words(control_.names()));
+  } catch (const RankFailure& failure) {
+    if (!failure.heard_from_another()) compare_histories(control_.positions(Seconds(0)));
+    throw;
+  }
+}
+
+void WaitMonitor::give_up() {
+  recorder_.end(FlightEntry::failed);
+  try {
+    rethrow_first_cause();
+  } catch (const RankFailure& failure) {
+    const auto text =
+        fmt::format("{} [rank {} was in {}]", failure.what(), name_of_rank(rank()), where());
+    const RankFailure told(failure.rank, text, failure.heard_from_another() ? failure.cause : text);
+    abort(told);
+    throw told;
+  } catch (const Error& error) {
+    abort(RankFailure(rank(), error.what()));
+    throw;
+  } catch (const std::bad_alloc&) {
+    fail_here("out of memory");
+  } catch (const std::exception& error) {
+    fail_here(error.what());
+  } catch (...) {
+    fail_here("unknown exception");
+  }
+}
+
+void WaitMonitor::fail_here(const char* reason) {
+  const RankFailure failure(
+      rank(), fmt::format("rank {} failed in {}: {}", name_of_rank(rank()), where(), reason));
+  abort(failure);
+  throw failure;
+}
+
+void WaitMonitor::abort(const RankFailure& cause) noexcept {
+  const RankFailure& first = failure_.keep(cause);
+  recorder_.write(first.what(), control_.names().in_job(first.rank));
+  control_.abort(first);
+}
+
+// The others are told the cause alone, not in which call this rank ended itself.
+void WaitMonitor::interrupt(const std::string& cause) noexcept {
+  interruption_.set(RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
+}
+
+}  // namespace ringside::collectives

@@ -1,0 +1,119 @@
+// The wait monitor of one rank in a group: it turns a hang or a failure into a sentence.
+//
+// While a rank waits and nothing arrives, it tells the other ranks twice a second where it stands,
+// and compares what they tell: two ranks in different calls would wait for ever. It warns after
+// options.warn_after and fails after options.timeout; both sentences name the ranks that do not
+// answer and what the others wait for. While a debugger holds a rank of this host, nobody fails: a
+// rank that stands at a breakpoint is waited for.
+//
+//     monitor.begin(sequence, call);          throws what ended an earlier call
+//     try {
+//       monitor.begin_wait(peer, step);
+//       while (nothing has arrived) monitor.look();     every ControlChannel::poll_interval
+//       monitor.end();
+//     } catch (...) {
+//       monitor.give_up();                    tells every other rank the cause, and throws it
+//     }
+//
+// The watchdog uses it for the calls of a group (watchdog.hpp), messages for theirs (messages.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/diagnostics/control_channel.hpp"
+#include "collectives/diagnostics/flight_recorder.hpp"
+#include "collectives/diagnostics/interruption.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/execution/executor_options.hpp"
+#include "collectives/rank_names.hpp"
+
+namespace ringside::collectives {
+
+class WaitMonitor {
+ public:
+  // How the calls that it watches are numbered: calls by all ranks alike, so that two ranks under
+  // one number must make the same; messages by each rank on its own.
+  enum class Numbers { of_the_group, of_this_rank };
+
+  WaitMonitor(ControlChannel& control, const ExecutorOptions& options, Numbers numbers);
+
+  // A call begins. Throws the first failure, if there was one.
+  void begin(std::uint64_t sequence, const Call& call, std::uint32_t steps = 0);
+  FlightEntry& record() { return *record_; }  // of the call that began last
+  void end() { recorder_.end(FlightEntry::done); }
+
+  // The call waits for a message of `peer`, or until `peer` takes one.
+  void begin_wait(int peer, std::uint32_t step) {
+    awaited_ = peer;
+    record_->step = step;
+    warned_ = false;
+  }
+  // Nothing had arrived at `since`, when the first look() is due.
+  void nothing_came(Clock::time_point since) { wait_start_ = told_ = looked_ = since; }
+  // Something has arrived, but not all: the timeout is for progress.
+  void note_progress() { wait_start_ = Clock::now(); }
+  // Throws Error when it learns that the ranks make different calls, and RankFailure when a rank is
+  // gone or nothing has arrived for options.timeout.
+  void look();
+  void end_wait();
+
+  // Hears of failures although nothing is late: at most once in a while, since it costs system
+  // calls.
+  void listen_sometimes();
+
+  // Called in the handler of any exception that ends the call: tells every other rank the cause,
+  // then throws it as an Error with all that is known about it. Throws RankFailure when a rank is
+  // gone or nothing arrived for the timeout, and Error when the ranks disagree about the call.
+  [[noreturn]] void give_up();
+
+  // From another thread: the next look() or throw_if_interrupted() throws `cause`.
+  void interrupt(const std::string& cause) noexcept;
+  void throw_if_interrupted() const { interruption_.throw_if_set(); }
+
+  // Writes the flight record and tells every other rank the cause, or the first failure if there
+  // was one.
+  void abort(const RankFailure& cause) noexcept;
+
+  // How sentences name this group's ranks. No call may be under way.
+  void set_names(const RankNames& names) {
+    control_.set_names(names);
+    recorder_.set_mesh(names.mesh());
+  }
+
+ private:
+  struct Others {
+    std::vector<int> silent;  // ranks that have told nothing recently
+    std::string silence;      // "rank 2 does not answer: stopped, ..."; empty if all answer
+    std::string waiting;      // "rank 3 waits for rank 2 in step 1 of call #7; ..."
+  };
+  int rank() const { return control_.rank(); }
+  int size() const { return control_.size(); }
+  void exchange_positions();
+  void compare_histories(const std::vector<Position>& positions) const;
+  Position position() const;
+  Others others(const std::vector<Position>& positions) const;
+  int furthest_behind(const std::vector<Position>& positions) const;
+  std::string where() const;
+  std::string name_of_rank(int r) const { return control_.names()(r); }
+  void warn_of_wait(double seconds);
+  void time_out();
+  [[noreturn]] void rethrow_first_cause();
+  [[noreturn]] void fail_here(const char* reason);
+
+  ControlChannel& control_;
+  const ExecutorOptions options_;
+  const Numbers numbers_;
+  FlightRecorder recorder_;
+  FlightEntry* record_ = nullptr;
+  int awaited_ = -1;  // the peer
+  Clock::time_point wait_start_, looked_;
+  Clock::time_point listened_;  // when listen_sometimes() last did
+  Clock::time_point told_;      // when this rank last told its position
+  bool warned_ = false;
+  FirstFailure failure_;
+  Interruption<RankFailure> interruption_;
+};
+
+}  // namespace ringside::collectives
