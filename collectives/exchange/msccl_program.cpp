@@ -38,8 +38,9 @@ struct Position {
 struct Message {
   Source source;
   int to, chunk, count;
-  const Instruction* into;         // what receives or copies it
+  const Instruction* into;         // what receives or copies it; nullptr: it is parked
   std::vector<Position> advances;  // the blocks that do an instruction: the sender's comes first
+  int parks = -1;                  // the place of s that it is parked for
 };
 
 class Lockstep {
@@ -166,10 +167,6 @@ class Lockstep {
       const Source source = at(0);
       require(source.gpu >= 0, "{} reads s[{}], which nothing has written", each.where,
               place.first);
-      require(each.kind != Kind::send || source.gpu == gpu,
-              "{} sends what gpu {} has sent to s[{}]: a schedule has no scratch memory to forward "
-              "from",
-              each.where, source.gpu, place.first);
       for (int i = 0; i < each.count; ++i) {
         const Source part = at(i);
         require(
@@ -245,7 +242,9 @@ class Lockstep {
     if (each->kind == Kind::send) {
       const auto& [there, index] = receiver_.at({at, next(at)});
       if (block(there).instructions[index].target->buffer != 's') return false;
-      on_the_way_[{there, index}] = read(at.gpu, *each);
+      const Source source = read(at.gpu, *each);
+      if (source.gpu != at.gpu) return false;  // park() first
+      on_the_way_[{there, index}] = source;
     } else if (each->kind == Kind::receive) {
       const auto arrived = on_the_way_.find({at, next(at)});
       if (arrived == on_the_way_.end()) return false;
@@ -295,10 +294,41 @@ class Lockstep {
         const Position at{gpu.id, b};
         const Instruction* const each = head(at);
         if (each == nullptr) continue;
-        if (each->kind == Kind::send && !is_sending(at)) choose_send(at);
+        if (each->kind == Kind::send && !is_sending(at) && !park(gpu.id, *each)) choose_send(at);
         if (each->kind == Kind::copy && may_begin(gpu.id, *each, false))
           choose(message_to(gpu.id, *each, read(gpu.id, *each)), {at});
       }
+  }
+
+  // A GPU that forwards from s must hold what arrived there. A schedule has no memory for it but
+  // chunks that are empty so far: of them the first that are free, best those of the same number,
+  // where it often belongs anyway. Returns whether the GPU does not hold it yet.
+  bool park(int gpu, const Instruction& each) {
+    if (each.source->buffer != 's' || !may_begin(gpu, each, false)) return false;
+    const Source source = read(gpu, each);
+    if (source.gpu == gpu) return false;
+    std::vector<int> places{source.chunk};
+    for (int chunk = 0; chunk + each.count <= program_.chunks; ++chunk) places.push_back(chunk);
+    const auto place = std::find_if(places.begin(), places.end(),
+                                    [&](int p) { return is_free(gpu, p, each.count); });
+    require(place != places.end(),
+            "{} forwards from s[{}]: a schedule has no scratch memory, and no chunks of gpu {} are "
+            "empty that could hold it",
+            each.where, each.source->first, gpu);
+    choose({source, gpu, *place, each.count, nullptr, {}, each.source->first}, {});
+    return true;
+  }
+
+  bool is_free(int gpu, int first, int count) const {
+    for (int chunk = first; chunk < first + count; ++chunk) {
+      if (states_[gpu][chunk].readable) return false;
+      for (const auto& scratch : scratch_)
+        for (const auto& [place, source] : scratch)
+          if (source.gpu == gpu && source.chunk == chunk && !source.input &&
+              source.version == states_[gpu][chunk].version)
+            return false;
+    }
+    return true;
   }
 
   // Chooses the send that a block is at, if its receiver is ready or gets ready by sends of this
@@ -310,11 +340,13 @@ class Lockstep {
       return block(there).instructions[index].target->buffer == 's';
     };
     if (sent.kind != Kind::send || !may_begin(at.gpu, sent, false) || to_scratch()) return false;
+    const Source source = read(at.gpu, sent);
+    if (source.gpu != at.gpu) return false;  // park() first
     const auto& [there, index] = receiver_.at({at, next(at)});
     const Instruction& received = block(there).instructions[index];
     const std::size_t before = chosen_.size();
     // Chosen first, so that a circle of exchanges ends here.
-    if (!choose(message_to(there.gpu, received, read(at.gpu, sent)), {at, there})) return false;
+    if (!choose(message_to(there.gpu, received, source), {at, there})) return false;
     const bool is_next = next(there) == index;
     const bool sends_first = next(there) + 1 == index && head(there)->kind == Kind::send &&
                              (is_sending(there) || choose_send(there));
@@ -328,8 +360,9 @@ class Lockstep {
 
   // Whether the send that a block is at is chosen.
   bool is_sending(Position at) const {
-    return std::any_of(chosen_.begin(), chosen_.end(),
-                       [&](const Message& message) { return message.advances.front() == at; });
+    return std::any_of(chosen_.begin(), chosen_.end(), [&](const Message& message) {
+      return message.into && message.advances.front() == at;
+    });
   }
 
   bool choose(Message message, std::vector<Position> advances) {
@@ -343,17 +376,21 @@ class Lockstep {
   void apply_messages() {
     for (Schedule& schedule : schedules_) schedule.steps.emplace_back();
     for (const Message& message : chosen_) {
-      require_target(message);
+      if (message.into) require_target(message);
       add_to_schedules(message);
     }
     for (const Message& message : chosen_)
-      if (const Instruction& sent = *head(message.advances.front()); sent.discards)
-        for (int i = 0; i < sent.count; ++i)
+      if (message.into && head(message.advances.front())->discards)
+        for (int i = 0; i < message.count; ++i)
           states_[message.source.gpu][message.source.chunk + i].readable = false;
     for (const Message& message : chosen_) {
       for (int i = 0; i < message.count; ++i) {
         Chunk& there = states_[message.to][message.chunk + i];
-        there = {.is_input = false, .readable = true, .version = there.version + 1};
+        there = {
+            .is_input = false, .readable = message.into != nullptr, .version = there.version + 1};
+        if (!message.into)
+          scratch_[message.to][message.parks + i] = {
+              .gpu = message.to, .chunk = message.chunk + i, .version = there.version};
       }
       for (const Position at : message.advances) ++next(at);
     }
@@ -369,7 +406,7 @@ class Lockstep {
     schedules_[message.to].steps.back().receive =
         Receive{.from = source.gpu,
                 .chunks = chunks,
-                .action = message.into->adds ? Action::add : Action::overwrite};
+                .action = message.into && message.into->adds ? Action::add : Action::overwrite};
   }
 
   const Program& program_;

@@ -20,7 +20,8 @@
 // input; they are one memory where inplace is 1. All thread blocks run in lockstep: in each step a
 // GPU sends one message and receives one, as our schedules do, so a step of many blocks becomes
 // several. A schedule has no scratch memory (s): what arrives there is sent when it is first used.
-// A file that forwards from there, or needs old data there, is refused.
+// What a GPU forwards from there it keeps in chunks of its own that are still empty. A file for
+// which there are none, or that needs old data there, is refused.
 //
 // Source of the format: Cowan, Maleki, Musuvathi, Saarikivi and Xiong, "MSCCLang: Microsoft
 // collective communication language", ASPLOS 2023, section 4; its interpreter in MSCCL.

@@ -92,6 +92,33 @@ TEST_CASE("MSCCL's files are proved, and the ring takes the steps of our ring") 
   }
 }
 
+// Over the slow link between the hosts {0, 1} and {2, 3} goes what the file sends there, no more.
+TEST_CASE("what a GPU forwards from scratch memory it has received and kept") {
+  const auto schedules = read_msccl(msccl_file("two_level_all_gather_4.xml")).schedules;
+  for (int rank = 0; rank < 4; ++rank) {
+    int across = 0, within = 0;
+    for (const Step& step : schedules[rank].steps)
+      if (step.send && step.send->to != rank)
+        (step.send->to / 2 == rank / 2 ? within : across) += step.send->chunks.count;
+    CHECK(across == 1);
+    CHECK(within == 2);
+  }
+  GroupOptions options;
+  options.algorithms = AlgorithmSelection((files / "two_level_all_gather_4.xml").string());
+  on_every_transport(
+      4,
+      [](ProcessGroup& group) {
+        for (const std::size_t count : {0, 1, 501}) {
+          const std::vector<int> mine(count, 10 + group.rank());
+          std::vector<int> all(4 * count, -1);
+          group.all_gather(std::span(mine), std::span(all));
+          for (std::size_t i = 0; i < all.size(); ++i)
+            require(all[i] == 10 + static_cast<int>(i / count), "[{}] is {}", i, all[i]);
+        }
+      },
+      options);
+}
+
 TEST_CASE("an algorithm of MSCCL runs over every transport") {
   for (const int size : {2, 3, 4}) {
     GroupOptions options;
@@ -226,12 +253,11 @@ TEST_CASE("scratch memory that a schedule cannot do without is refused") {
                          msccl_step(0, "s", "i0", "s0") + msccl_step(1, "r", "i0", "s0") +
                              msccl_step(2, "re", "i0", "s0"))) ==
         "gpu 1, tb 0, step 2 (line 1) adds to scratch memory, which a schedule does not have");
-  CHECK(msccl_error(both("allgather", false, 2,
+  CHECK(msccl_error(both("allreduce", true, 1,
                          msccl_step(0, "s", "i0", "s0") + msccl_step(1, "r", "i0", "s0") +
-                             msccl_step(2, "s", "s0", "o0") + msccl_step(3, "r", "s0", "o0"))) ==
-        "gpu 0, tb 0, step 2 (line 1) sends what gpu 1 has sent to s[0]: a schedule has no scratch "
-        "memory to "
-        "forward from");
+                             msccl_step(2, "s", "s0", "i0") + msccl_step(3, "r", "s0", "i0"))) ==
+        "gpu 0, tb 0, step 2 (line 1) forwards from s[0]: a schedule has no scratch memory, and no "
+        "chunks of gpu 0 are empty that could hold it");
   CHECK(msccl_error(both("allreduce", true, 1, msccl_step(0, "cpy", "s0", "i0"))) ==
         "gpu 0, tb 0, step 0 (line 1) reads s[0], which nothing has written");
   // GPU 1's sum is overwritten before GPU 0 uses it.
