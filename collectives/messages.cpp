@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -156,7 +157,10 @@ class Messages::Engine {
         ++traffic_.messages_sent;
         traffic_.payload_bytes_sent += head.bytes;
         note_message(*work, Trace::Message::sent, other);
+        // What the socket takes at once needs no other thread. That thread meets an error again.
+        if (peers_[other].outgoing.size() == 1) static_cast<void>(write_to(other));
       }
+      if (work->done) return Work(std::move(work));
     }
     wake();
     return Work(std::move(work));
@@ -167,14 +171,15 @@ class Messages::Engine {
     static_cast<void>(!::write(wake_.get(), &one, sizeof one));  // fails only if it is set already
   }
 
-  // ---- What follows runs on the engine's thread.
+  // ---- What follows runs on the engine's thread, unless it says otherwise.
 
   void serve() {
     std::unique_lock lock(shared_->mutex);
     try {
       while (!closing_ || !all_sent()) {
         give_kept_messages();
-        for (int r = 0; r < size(); ++r) write_to(r);
+        for (int r = 0; r < size(); ++r)
+          if (const int code = write_to(r)) control_->explain(r, std::strerror(code));
         // Before the mutex is free: a recv that is made then may fit a message that is kept.
         const int gone = departed_peer();
         watch_first_awaited();
@@ -219,6 +224,7 @@ class Messages::Engine {
   void look_round() {
     if (seconds_since(listened_) < ControlChannel::poll_interval.count()) return;
     listened_ = Clock::now();
+    if (progress_.exchange(false)) monitor_.note_progress();
     watched_ ? monitor_.look() : control_->listen();
   }
 
@@ -271,7 +277,8 @@ class Messages::Engine {
     return watched;
   }
 
-  void write_to(int r) {
+  // Any thread, with the mutex. Returns the error of a connection that is broken, or 0.
+  int write_to(int r) {
     Peer& peer = peers_[r];
     while (!peer.outgoing.empty() && !peer.left && peer.outgoing.front().due <= Clock::now()) {
       auto& [work, head, due, done] = peer.outgoing.front();
@@ -284,15 +291,16 @@ class Messages::Engine {
       message.msg_iov = rest.data();
       message.msg_iovlen = rest.size();
       const auto n = ::sendmsg(peer.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) control_->explain(r, std::strerror(errno));
-      if (watched_ && r == watched_peer_) monitor_.note_progress();
+      if (n < 0) return errno;
+      if (watched_ && r == watched_peer_) progress_ = true;
       done += static_cast<std::size_t>(n);
       if (done < sizeof head + head.bytes) continue;
       end(*work);
       peer.outgoing.pop_front();
     }
+    return 0;
   }
 
   // Takes what has arrived of one message.
@@ -312,7 +320,7 @@ class Messages::Engine {
         peers_[r].left = true;
         return;
       }
-      if (watched_ && r == watched_peer_) monitor_.note_progress();
+      if (watched_ && r == watched_peer_) progress_ = true;
       incoming.done += static_cast<std::size_t>(n);
       if (in_head && incoming.done == sizeof incoming.head) begin_payload(r);
       if (incoming.done >= sizeof incoming.head && incoming.complete()) break;
@@ -441,7 +449,8 @@ class Messages::Engine {
   std::exception_ptr error_;        // what ended everything
   Work::State* watched_ = nullptr;  // by the monitor; one of those under way
   int watched_peer_ = -1;
-  std::uint64_t numbered_ = 0;  // messages in the monitor's records
+  std::atomic<bool> progress_ = false;  // bytes have moved to or from that peer
+  std::uint64_t numbered_ = 0;          // messages in the monitor's records
   Traffic traffic_;
   bool closing_ = false, ended_ = false;
   Clock::time_point listened_{};

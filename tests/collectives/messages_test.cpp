@@ -232,7 +232,7 @@ TEST_CASE("abort ends the messages of all ranks with its cause, and wrong ranks 
 
 namespace {
 
-GroupOptions patience(double timeout, double warn_after = 0) {
+GroupOptions with_timeout(double timeout, double warn_after = 0) {
   GroupOptions options;
   options.executor.timeout = Seconds(timeout);
   options.executor.warn_after = Seconds(warn_after);
@@ -251,7 +251,7 @@ TEST_CASE("a wait without a limit ends at the group's timeout, and names who doe
           std::this_thread::sleep_for(Seconds(group.rank() == 1 ? 4 : 0));
           messages.recv(std::span(one), (group.rank() + 1) % 3, 7, "the answer").wait();
         },
-        patience(1.5));
+        with_timeout(1.5));
     CAPTURE(outcome[0]);
     CAPTURE(outcome[1]);
     CAPTURE(outcome[2]);
@@ -262,7 +262,7 @@ TEST_CASE("a wait without a limit ends at the group's timeout, and names who doe
       const std::string next = std::to_string((waiting + 1) % 3);
       CHECK(contains(outcome[waiting],
                      fmt::format("[rank {} was in call #1 of sub-group messages1 (ranks 0,1,2 of "
-                                 "the job), send of 1 int32 from rank {} to rank {} for the "
+                                 "the job), send/recv of 1 int32 from rank {} to rank {} for the "
                                  "answer, step 1 of 1]",
                                  waiting, next, waiting)));
     }
@@ -279,7 +279,7 @@ TEST_CASE("ranks that wait for each other's messages say so") {
         std::vector<int> one(1);
         messages.recv(std::span(one), 1 - group.rank(), group.rank()).wait();
       },
-      patience(1.5));
+      with_timeout(1.5));
   CAPTURE(outcome[0]);
   CAPTURE(outcome[1]);
   const char* const both[] = {
@@ -292,7 +292,7 @@ TEST_CASE("ranks that wait for each other's messages say so") {
 TEST_CASE("a wait with a limit of its own has no other, and one that lasts is warned of") {
   std::mutex mutex;
   std::vector<std::string> warnings;
-  GroupOptions options = patience(1.5, 0.5);
+  GroupOptions options = with_timeout(1.5, 0.5);
   options.executor.warn = [&](const std::string& sentence) {
     const std::lock_guard lock(mutex);
     warnings.push_back(sentence);
