@@ -69,8 +69,9 @@ class Accountant {
   const Plan& plan_;
   const Machine& machine_;
   const Quantity t_, m_;
-  PipelinePart part_;         // of the busiest rank
-  double stage_seconds_ = 0;  // of one micro-batch on the busiest stage, without communication
+  PipelinePart part_;  // of the busiest rank
+  // Of one micro-batch on the busiest stage, without communication; of it, to add up gradients.
+  double stage_seconds_ = 0, sum_seconds_ = 0;
 };
 
 void Accountant::parameters() {
@@ -122,9 +123,14 @@ void Accountant::work() {
   part_ = busiest();
   const Quantity blocks("L_stage", part_.blocks);
   const bool has_head = part_.has_head && model_.vocabulary > 0;
-  stage_seconds_ = put({"t_stage", "one micro-batch on the busiest stage",
-                        has_head ? blocks * block + head : blocks * block, Unit::seconds, ""})
-                       .value();
+  Quantity stage = has_head ? blocks * block + head : blocks * block;
+  if (plan_.micro_batches > 1 && !plan_.fused_gradients) {
+    const Quantity sums = memory_seconds(
+        put(accumulation_traffic(stage_parameters(model_, t_, part_), plan_)), machine_);
+    sum_seconds_ = sums.value(), stage = stage + sums;
+  }
+  stage_seconds_ =
+      put({"t_stage", "one micro-batch on the busiest stage", stage, Unit::seconds, ""}).value();
 }
 
 // The network that joins the ranks of an axis: of messages along pp, else of a ring.
@@ -317,7 +323,8 @@ void Accountant::time() {
           .value();
 
   const double other_ops =
-      m_.value() * part_.blocks * memory_seconds(block_traffic(model_, plan_), machine_).value();
+      m_.value() * (part_.blocks * memory_seconds(block_traffic(model_, plan_), machine_).value() +
+                    sum_seconds_);
   const double kernels =  // of the blocks
       m_.value() * part_.blocks * kernel_seconds(block_kernels(model_, plan_), machine_).value();
   auto& rows = account_.time;

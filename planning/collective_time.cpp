@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -96,6 +97,23 @@ Quantity binomial(const Symbols& s) {
   return s.rounds() * (s.alpha + s.beta * s.size);
 }
 
+// The same two, back to the root, with additions.
+Quantity chain_reduce(const Symbols& s) {
+  return (s.n - 1) * s.alpha + (s.beta + s.gamma) * s.size;
+}
+Quantity binomial_reduce(const Symbols& s) {
+  return s.rounds() * (s.alpha + (s.beta + s.gamma) * s.size);
+}
+
+// The root receives, or sends, every other rank's block: one after the other, or those of half a
+// tree together.
+Quantity linear_blocks(const Symbols& s) {
+  return (s.n - 1) * (s.alpha + s.beta * s.size / s.n);
+}
+Quantity binomial_blocks(const Symbols& s) {
+  return s.rounds() * s.alpha + (s.n - 1) * s.beta * s.size / s.n;
+}
+
 struct ClosedForm {
   Collective collective;
   const char* algorithm;
@@ -119,7 +137,20 @@ constexpr ClosedForm closed_forms[] = {
     {Collective::reduce_scatter, "pat", pat_reduce_scatter, jeaugey},
     {Collective::all_to_all, "pairwise", pairwise, "Thakur et al. 2005, section 4.4"},
     {Collective::broadcast, "chain", chain, "Chan et al. 2007, section 3", true, true},
-    {Collective::broadcast, "binomial", binomial, "Thakur et al. 2005, section 4.2"}};
+    {Collective::broadcast, "binomial", binomial, "Thakur et al. 2005, section 4.2"},
+    {Collective::reduce, "chain", chain_reduce, "Chan et al. 2007, section 3", true, true},
+    {Collective::reduce, "binomial", binomial_reduce, "Thakur et al. 2005, section 4.6"},
+    {Collective::gather, "linear", linear_blocks, "one port: Hockney 1994"},
+    {Collective::gather, "binomial", binomial_blocks, "Chan et al. 2007, section 3"},
+    {Collective::scatter, "linear", linear_blocks, "one port: Hockney 1994"},
+    {Collective::scatter, "binomial", binomial_blocks, "Chan et al. 2007, section 3"}};
+
+// What exchanges differently inside servers and between them.
+std::span<const std::string_view> between_servers(Collective collective) {
+  static constexpr std::string_view all[] = {"hierarchical", "double_tree"};
+  if (collective == Collective::all_reduce) return all;
+  return {all, collective == Collective::all_to_all ? std::size_t{1} : 0};
+}
 
 const ClosedForm* form_of(Collective collective, std::string_view algorithm) {
   for (const ClosedForm& form : closed_forms)
@@ -138,6 +169,19 @@ std::vector<std::string> simulated_collectives() {
   for (const ClosedForm& form : closed_forms)
     if (names.empty() || names.back() != name_of(form.collective))
       names.emplace_back(name_of(form.collective));
+  return names;
+}
+
+std::vector<std::string> algorithms_on(Collective collective, std::int64_t ranks,
+                                       const Machine& machine) {
+  std::vector<std::string> names = closed_form_names(collective);
+  const std::size_t index = machine.level_index_for(ranks);
+  const bool reduces = collective == Collective::all_reduce,
+             are_whole = ranks % machine.ranks_on_server(ranks, 1) == 0;
+  if (index > 0 && reduces) names.emplace_back("double_tree");
+  if (index > 0 && collective == Collective::all_to_all && are_whole)
+    names.emplace_back("hierarchical");
+  if (reduces && machine.levels[index].in_network_efficiency > 0) names.emplace_back("in_network");
   return names;
 }
 
@@ -176,6 +220,26 @@ Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t 
       rate("W", ring.rate());
   return {"t", "all-reduce by two binary trees over " + ring.name, hops + 2 * size / rate,
           Unit::seconds, "Sanders, Speck and Traeff 2009"};
+}
+
+Term hierarchical_collective(Collective collective, std::size_t index, std::int64_t ranks,
+                             double bytes, const Machine& machine) {
+  const std::int64_t k = machine.ranks_on_server(ranks, 1), servers = ranks / k;
+  require(ranks % k == 0,
+          "hierarchical takes whole servers of {}, and {} ranks are none: choose a multiple of {}",
+          k, ranks, k);
+  const CostParameters inside = costs_on(machine.levels.front());
+  const Symbols row(k, bytes, inside);
+  if (collective == Collective::all_to_all) {
+    const Symbols column(servers, bytes, costs_on(machine.level_along(index, k)));
+    return {"t", "all-to-all inside servers, then across", pairwise(row) + pairwise(column),
+            Unit::seconds, "Hwang et al. 2023 (Tutel), section 3"};
+  }
+  const Symbols column(servers, bytes / static_cast<double>(k),
+                       costs_on(machine.level_of_ring(index, servers, k)));
+  return {"t", "reduce-scatter inside servers, all-reduce across, all-gather inside",
+          ring_reduce_scatter(row) + ring(column) + ring_all_gather(row), Unit::seconds,
+          "Ueno and Yokota 2019"};
 }
 
 double collective_seconds(Collective collective, std::size_t index, std::int64_t ranks,
@@ -218,8 +282,12 @@ CollectiveTime collective_time(Collective collective, std::string_view algorithm
     return time;
   }
   // Between servers, with all of their cards.
-  if (collective == Collective::all_reduce && algorithm == "double_tree" && index > 0) {
-    time.seconds = double_tree_all_reduce(index, ranks, 1, size, machine).value();
+  const auto special = between_servers(collective);
+  if (index > 0 && std::ranges::find(special, algorithm) != special.end()) {
+    const Term seconds = algorithm == "double_tree"
+                             ? double_tree_all_reduce(index, ranks, 1, size, machine)
+                             : hierarchical_collective(collective, index, ranks, size, machine);
+    time.seconds = seconds.value();
     return time;
   }
   const auto& found = collectives::algorithm_named(collective, time.algorithm);

@@ -16,6 +16,9 @@
 // sends, and takes 2 log2 of the servers instead of 2 (n-1) hops. Slices are taken to be small: the
 // time in which the first one goes up and down is that of its hops.
 //
+// "hierarchical" exchanges inside the servers first, then between ranks of one place in their
+// servers. An all-reduce then ends inside the servers.
+//
 // Where the switches of that network add up, an all-reduce can also be "in_network": every rank
 // sends its buffer to the switch once, and receives the sum once. For n ranks a ring sends 2
 // (n-1)/n of the buffer, so the bus bandwidth of nccl-tests exceeds the rate of the link.
@@ -40,6 +43,11 @@ collectives::CostParameters costs_on(const Level& level);
 std::vector<std::string> simulated_collectives();
 std::vector<std::string> closed_form_names(collectives::Collective collective);
 
+// These, with double_tree and in_network of an all_reduce and hierarchical of an all_to_all, where
+// the machine has them. A hierarchical all_reduce has to be named: the tree is faster.
+std::vector<std::string> algorithms_on(collectives::Collective collective, std::int64_t ranks,
+                                       const Machine& machine);
+
 // Seconds of a collective of a whole buffer of `bytes` bytes on n ranks, in closed form. The costs
 // must have no slices and no shared cores, and overhead = alpha. Throws Error for an algorithm
 // without a form.
@@ -54,6 +62,12 @@ Term in_network_all_reduce(double bytes, const Level& level);
 // groups of level `index` - 1.
 Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t stride,
                             double bytes, const Machine& machine);
+
+// Seconds of a hierarchical all_reduce or all_to_all of whole servers, joined by level `index`. The
+// ranks of one place in their servers exchange at the same time, each over its own card. Throws
+// Error if the last server is not whole.
+Term hierarchical_collective(collectives::Collective collective, std::size_t index,
+                             std::int64_t ranks, double bytes, const Machine& machine);
 
 // Seconds of an all_reduce, all_gather, reduce_scatter or all_to_all of a buffer of `bytes` (whole,
 // on all ranks together) on `ranks` ranks of level `index`, `stride` apart: the ring, or for an
@@ -85,7 +99,8 @@ inline constexpr std::int64_t most_ranks_walked = 64;
 // `algorithm` is one of the catalogue's, a file's, or of an all-reduce "in_network". `bytes` is the
 // whole buffer: in an all_gather and a reduce_scatter that of all ranks together. Throws Error if
 // there is no such algorithm, no closed form for so many ranks, the machine has fewer devices, or
-// its switches do not add up. Between servers the "double_tree" of an all-reduce has a closed form.
+// its switches do not add up. Between servers the "double_tree" of an all-reduce has a closed form,
+// and so has "hierarchical" of an all_reduce and an all_to_all.
 CollectiveTime collective_time(collectives::Collective collective, std::string_view algorithm,
                                std::int64_t ranks, std::uint64_t bytes, const Machine& machine);
 

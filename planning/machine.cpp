@@ -109,8 +109,16 @@ Level Machine::level_of_ring(std::size_t index, std::int64_t count, std::int64_t
   Level ring = level_along(index, stride);
   const std::int64_t channels = ranks_on_server(count, stride);
   if (index == 0) return ring;
-  if (ring.rails && channels > 1) ring.oversubscription = 1;  // each channel stays on its rail
   ring.bytes_per_second *= static_cast<double>(channels);
+  // Of the k ranks that a ring has in a group of the level below, only as many leave it as there
+  // are channels. So the rings of all devices of the group send less than its ports could.
+  const auto share_uplinks = [&](Level& level, std::size_t i) {
+    if (level.rails && channels > 1) level.oversubscription = 1;  // each channel stays on its rail
+    const std::int64_t k = std::clamp<std::int64_t>(levels[i - 1].group / stride, channels, count);
+    level.oversubscription = std::max(
+        1.0, level.oversubscription * static_cast<double>(channels) / static_cast<double>(k));
+  };
+  share_uplinks(ring, index);
   // Of all hops, those that leave a group of level i - 1.
   double latency = 0;
   std::int64_t hops = count;
@@ -121,7 +129,7 @@ Level Machine::level_of_ring(std::size_t index, std::int64_t count, std::int64_t
     hops = std::min(hops, leaving);
     if (i == index || levels[i].group < 2 * stride) continue;
     Level inside = level_along(i, stride);
-    if (i > 0) inside.bytes_per_second *= static_cast<double>(channels);
+    if (i > 0) inside.bytes_per_second *= static_cast<double>(channels), share_uplinks(inside, i);
     if (inside.rate() >= ring.rate()) continue;
     ring.bytes_per_second = inside.bytes_per_second, ring.efficiency = inside.efficiency;
     ring.oversubscription = inside.oversubscription;

@@ -85,7 +85,8 @@ struct Machine {
   // into one channel for each rank of a server: a ring that leaves the server by the card of that
   // rank, and comes in by the same rail (NCCL's channels). So servers exchange at the rate of all
   // these cards, at most at that of the levels inside. The latency is the mean of the ring's hops,
-  // because each chunk takes them all.
+  // because each chunk takes them all. A ring leaves an oversubscribed group with each channel
+  // once, however many of its ranks are there.
   Level level_of_ring(std::size_t index, std::int64_t count, std::int64_t stride) const;
 
   // Seconds of the hops up and down a double binary tree over the servers of the same group, with a

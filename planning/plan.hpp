@@ -48,9 +48,11 @@ struct Plan {
   Recompute recompute = Recompute::none;
   transformer::RecomputeGroups recompute_groups = {};  // of full recomputation
   bool sequence_parallel = false;
+  double imbalance = 1;  // rows of the busiest rank of ep, relative to the mean
   Types types = {};
-  double gradient_copies = 1;  // 2 where they are reduced in a buffer of their own
-  double bucket_bytes = 25e6;  // of gradients that ZeRO stage 2 reduces
+  bool fused_gradients = false;  // products add to the gradients of earlier micro-batches
+  double gradient_copies = 1;    // 2 where they are reduced in a buffer of their own
+  double bucket_bytes = 25e6;    // of gradients that ZeRO stage 2 reduces
   autograd::Device device = autograd::Device::cpu;  // where Ringside trains it
   // How many axes of a torus carry an axis of the mesh: FSDP and tensor parallel.
   double torus_fsdp = 1, torus_tp = 1;
@@ -82,6 +84,8 @@ struct Plan {
   std::int64_t group_of(std::int64_t blocks) const {
     return std::clamp<std::int64_t>(recompute_groups.blocks, 1, std::max<std::int64_t>(1, blocks));
   }
+
+  double busiest_rows() const { return mesh.size(Axis::ep) > 1 ? imbalance : 1; }
 
   // Tokens of a sequence on one rank, outside of the parts that sequence parallel divides.
   std::int64_t rank_sequence() const { return sequence / mesh.size(Axis::cp); }

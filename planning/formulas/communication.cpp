@@ -144,9 +144,11 @@ Term expert_bytes_of_block(const Model& model, const Plan& plan) {
   const Quantity n("n", plan.mesh.size(Axis::ep)),
       tokens = micro_batch_tokens(plan), e("e", plan.types.activations), d("d", model.d_model),
       chosen("K", model.per_token()), routed("E", model.experts->routed);
-  const Quantity each = (n - 1) / n * e * tokens * chosen * d, counts = (n - 1) / n * 8 * routed;
+  Quantity each = (n - 1) / n * e * tokens * chosen * d;
+  const Quantity counts = (n - 1) / n * 8 * routed;
+  if (plan.busiest_rows() != 1) each = Quantity("imbalance", plan.imbalance) * each;
   const int again = plan.times_again();
-  return {"D_ep", "sent for a block by an expert-parallel rank, one micro-batch, with equal load",
+  return {"D_ep", "sent for a block by the busiest expert-parallel rank, one micro-batch",
           (4 + 2 * again) * each + (1 + again) * counts, Unit::bytes,
           "parallel/experts/dispatch.hpp"};
 }

@@ -53,7 +53,8 @@ Term context_calls_of_block(const Plan& plan);
 Term context_bytes_of_block(const Model& model, const Plan& plan);
 
 // Expert parallel: all-to-alls of a block, and what a rank sends in them, one micro-batch, with
-// equal load of the experts. And what is averaged along ep: all but the experts.
+// equal load of the experts or Plan::imbalance times as much. And what is averaged along ep: all
+// but the experts.
 Term expert_calls_of_block(const Plan& plan);
 Term expert_bytes_of_block(const Model& model, const Plan& plan);
 Quantity parameters_beside_experts(const Model& model, const Quantity& t, const PipelinePart& part);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planning/formulas/parameters.hpp"
+#include "planning/formulas/state.hpp"
 #include "planning/formulas/symbols.hpp"
 
 namespace ringside::planning {
@@ -52,6 +53,14 @@ Term block_forward_flops(const Model& model, const Plan& plan) {
   return {"F_block", "forward of a block, one micro-batch",
           model.heads == 0 ? products : products + attention_flops(model, plan), Unit::flops,
           narayanan};
+}
+
+Quantity busiest_forward_flops(const Model& model, const Plan& plan) {
+  const Quantity forward = block_forward_flops(model, plan);
+  if (plan.busiest_rows() == 1) return forward;
+  const Quantity d("d", model.d_model), f("f", model.d_ff), chosen("K", model.per_token()),
+      more("imbalance - 1", plan.imbalance - 1);
+  return forward + more * 2 * micro_batch_tokens(plan) * chosen * 3 * d * f;
 }
 
 Term head_forward_flops(const Model& model, const Plan& plan) {
@@ -149,6 +158,17 @@ Term block_kernels(const Model& model, const Plan& plan) {
           Unit::number, "backward has two products for each of forward"};
 }
 
+// Of m micro-batches all but the first add their gradients: a product writes one, and another
+// kernel reads it and the sum, and writes the sum. So do PyTorch and Ringside. With fused gradients
+// the product itself adds to the sum, while it computes.
+Term accumulation_traffic(const Quantity& parameters, const Plan& plan) {
+  const Quantity e("e", plan.types.activations), g("e_g", plan.types.gradients),
+      m("m", plan.micro_batches), n("N", shards_of(plan).gradients);
+  return {"B_sum", "memory traffic of adding up gradients, one micro-batch: the mean of m",
+          plan.fused_gradients ? 0 : parameters * (e + 2 * g) * (m - 1) / (m * n), Unit::bytes,
+          "read a gradient and the sum, write the sum"};
+}
+
 Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards) {
   const Quantity e("e", types.parameters), g("e_g", types.gradients), m("e_m", types.masters()),
       o("e_o", types.moments()), n("N", shards);
@@ -182,7 +202,10 @@ Quantity kernel_seconds(const Quantity& kernels, const Machine& machine) {
 }
 
 Term block_seconds(const Model& model, const Plan& plan, const Machine& machine) {
-  const Quantity flops = 3 * block_forward_flops(model, plan) + block_recomputed_flops(model, plan);
+  const Quantity forward = busiest_forward_flops(model, plan),
+                 again = plan.busiest_rows() == 1 ? Quantity(block_recomputed_flops(model, plan))
+                                                  : plan.times_again() * forward,
+                 flops = 3 * forward + again;
   return {"t_block", "forward and backward of a block, one micro-batch",
           product_seconds(flops, block_width(model, plan), plan, machine) +
               memory_seconds(block_traffic(model, plan), machine) +

@@ -18,6 +18,9 @@ Quantity attention_flops(const Model& model, const Plan& plan);
 // half of the scores that a causal mask discards is counted, as in the papers.
 Term block_forward_flops(const Model& model, const Plan& plan);
 
+// The same on the rank whose experts have the most rows (Plan::imbalance). The others wait for it.
+Quantity busiest_forward_flops(const Model& model, const Plan& plan);
+
 // Forward of one micro-batch through the head.
 Term head_forward_flops(const Model& model, const Plan& plan);
 
@@ -40,6 +43,10 @@ Term block_traffic(const Model& model, const Plan& plan);
 // recomputation adds.
 Term block_forward_kernels(const Model& model);
 Term block_kernels(const Model& model, const Plan& plan);
+
+// Bytes that a rank moves in one micro-batch to add the gradients of `parameters` to those of the
+// micro-batches before: the sums of ZeRO's stages 2 and 3 are shards.
+Term accumulation_traffic(const Quantity& parameters, const Plan& plan);
 
 // Bytes that the optimizer's step moves: gradients read; masters, moments and parameters updated.
 Term optimizer_traffic(const Quantity& parameters, const Types& types, double shards);

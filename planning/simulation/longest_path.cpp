@@ -65,13 +65,11 @@ class Walk {
   }
 
  private:
-  // Ranks that shard each other's parameters end together.
+  // Ranks that shard each other's parameters or experts end together.
   void compute_all(const Place& place, const Action& action) {
     for (const auto& [group, members] : sharding_) {
       double end = 0;
       for (const std::size_t i : members) end = std::max(end, compute(i, place, action));
-      const StageTimes& stage = replicas_[members.front()].stages[action.stage];
-      if (stage.gather_forward.count == 0) continue;
       for (const std::size_t i : members)
         clocks_[i].now[place.rank] = clocks_[i].span(place).end = end;
     }

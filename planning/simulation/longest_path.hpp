@@ -38,8 +38,8 @@ struct UnitCalls {
 // Durations of one stage of one replica, in seconds, for one micro-batch.
 struct StageTimes {
   double forward = 0, input = 0, weight = 0;  // computing; backward is input and weight
-  // Calls that nothing hides: tensor-parallel ones, and of context parallel what attention does
-  // not.
+  // Calls that nothing hides: tensor-parallel and expert-parallel ones, and of context parallel
+  // what attention does not.
   double tensor_forward = 0, tensor_backward = 0;
   UnitCalls gather_forward = {}, gather_backward = {}, scatter = {};  // of sharded parameters
   double blocks = 1;                        // that share the time of computing
@@ -55,7 +55,7 @@ struct Replica {
   std::vector<RankGroup> units;  // [pipeline rank] its tensor-parallel and context-parallel ranks
   std::int64_t count = 1;        // identical replicas that this one stands for
   // Replicas of one reduce group reduce their gradients together. Those of one shard group gather
-  // each other's parameters, so they go in step.
+  // each other's parameters, or compute each other's tokens, so they go in step.
   std::int64_t reduce_group = 0, shard_group = 0;
 };
 

@@ -1,5 +1,6 @@
 // The replicas of a plan: durations of their stages on the network, and which are alike.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -15,7 +16,7 @@ using collectives::Collective;
 class Replicas {
  public:
   Replicas(const Plan& plan, const PlanLoad& load, const std::vector<int>& rank_of,
-           const Machine& machine, const std::string& silent)
+           const Machine& machine, std::optional<Axis> silent)
       : load_(load),
         rank_of_(rank_of),
         network_(machine),
@@ -31,12 +32,14 @@ class Replicas {
     for (std::size_t stage = 0; stage < load_.stages.size(); ++stage)
       replica.stages.push_back(times_of(stage, data));
     replica.reduce_group = mesh_.state_group(load_.state_axis, 0, data).first;
-    replica.shard_group = load_.has_shards ? replica.reduce_group : data;
+    const std::int64_t first = mesh_.first_of_experts(data);
+    replica.shard_group =
+        load_.has_shards ? mesh_.state_group(load_.state_axis, 0, first).first : first;
     return replica;
   }
 
  private:
-  double seconds_of(const Calls& calls, const std::string& axis, const RankGroup& group) {
+  double seconds_of(const Calls& calls, Axis axis, const RankGroup& group) {
     if (calls.count == 0 || silent_ == axis) return 0;
     return calls.count * network_.collective_seconds(calls.collective, group, calls.bytes);
   }
@@ -44,7 +47,7 @@ class Replicas {
   // What `attention` seconds of computing do not hide of a ring's messages; or all of collectives.
   double context_seconds(const std::vector<Calls>& calls, double attention,
                          const RankGroup& group) {
-    if (silent_ == "cp") return 0;
+    if (silent_ == Axis::cp) return 0;
     double waited = 0, passed_on = 0;
     for (const Calls& each : calls)
       if (each.collective == Collective::point_to_point)
@@ -61,7 +64,7 @@ class Replicas {
   }
 
   double message_seconds(int from, int to, std::int64_t data) const {
-    if (from == to || silent_ == "pp") return 0;
+    if (from == to || silent_ == Axis::pp) return 0;
     return network_.message_seconds(mesh_.rank(from, data), mesh_.rank(to, data),
                                     load_.message_bytes);
   }
@@ -73,13 +76,18 @@ class Replicas {
                     shards = mesh_.state_group(load_.state_axis, rank, data);
     StageTimes times{.forward = load.forward, .input = load.input, .weight = load.weight};
     for (const Calls& calls : load.tensor_forward)
-      times.tensor_forward += seconds_of(calls, "tp", tensor);
+      times.tensor_forward += seconds_of(calls, Axis::tp, tensor);
     for (const Calls& calls : load.tensor_backward)
-      times.tensor_backward += seconds_of(calls, "tp", tensor);
+      times.tensor_backward += seconds_of(calls, Axis::tp, tensor);
     const RankGroup context = mesh_.context_group(rank, data);
     times.tensor_forward += context_seconds(load.context_forward, load.attention_forward, context);
     times.tensor_backward +=
         context_seconds(load.context_backward, load.attention_backward, context);
+    const RankGroup experts = mesh_.expert_group(rank, data);
+    for (const Calls& calls : load.expert_forward)
+      times.tensor_forward += seconds_of(calls, Axis::ep, experts);
+    for (const Calls& calls : load.expert_backward)
+      times.tensor_backward += seconds_of(calls, Axis::ep, experts);
     times.gather_forward = units_of(load.gather_forward, shards);
     times.gather_backward = units_of(load.gather_backward, shards);
     times.scatter = units_of(load.scatter, shards);
@@ -100,7 +108,7 @@ class Replicas {
   const MeshRanks mesh_;
   const std::int64_t pipeline_ranks_;
   const double overlap_;
-  const std::string& silent_;
+  const std::optional<Axis> silent_;
 };
 
 // The factors of a replica's ranks, empty if all are 1.
@@ -120,11 +128,12 @@ std::vector<double> slowness_of(const Replica& replica, const Stragglers& stragg
 
 std::vector<Replica> replicas_of(const Plan& plan, const PlanLoad& load,
                                  const std::vector<int>& rank_of, const Machine& machine,
-                                 const SimulationOptions& options, const std::string& silent) {
+                                 const SimulationOptions& options, std::optional<Axis> silent) {
   Replicas replicas(plan, load, rank_of, machine, silent);
   const std::int64_t count = plan.mesh.data_ranks();
-  // Alike are replicas with the same durations and the same slow ranks. With two data-parallel axes
-  // it also matters with whom a replica communicates, so then only all or none are folded.
+  // Alike are replicas with the same durations and the same slow ranks. With two axes that divide
+  // the batch it also matters with whom a replica communicates, so then only all or none are
+  // folded.
   std::vector<Replica> all, folded;
   std::map<std::pair<std::vector<StageTimes>, std::vector<double>>, std::size_t> known;
   const bool may_fold = options.fold && options.stragglers.jitter == 0;
@@ -140,7 +149,9 @@ std::vector<Replica> replicas_of(const Plan& plan, const PlanLoad& load,
     }
     all.push_back(std::move(replica));
   }
-  const bool one_axis = plan.mesh.size(Axis::dp) == 1 || plan.mesh.size(Axis::fsdp) == 1;
+  const bool one_axis =
+      std::ranges::count_if(std::array{Axis::dp, Axis::fsdp, Axis::ep},
+                            [&](Axis axis) { return plan.mesh.size(axis) > 1; }) <= 1;
   return may_fold && (one_axis || folded.size() == 1) ? folded : all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,35 +33,44 @@ void require_ranks(const Plan& plan, const Stragglers& stragglers) {
             plan.mesh.ranks() - 1);
 }
 
-// The axes that a unit and a group of shards consist of are neighbours, so each has one stride.
-void require_order(const MeshShape& mesh, Axis state) {
+// The ranks of a unit are neighbours. Those that shard the state stand at even distances, or at two
+// with the pipeline between cp and the state's axis: then a ring passes the ranks of cp first, and
+// what counts is how many there are in a server or pod. Flows need each rank's place.
+void require_order(const MeshShape& mesh, Axis state, bool congestion) {
   if (mesh.size(Axis::cp) == 1) return;
-  const std::int64_t stride = mesh.stride(Axis::cp), size = mesh.size(Axis::cp);
+  const std::int64_t stride = mesh.stride(Axis::cp), inside = mesh.size(Axis::cp) * stride;
   const bool is_beside_tp =
-      mesh.size(Axis::tp) == 1 || stride == mesh.stride(Axis::tp) * mesh.size(Axis::tp);
-  require(is_beside_tp && (state == Axis::cp || mesh.stride(state) == size * stride),
+                 mesh.size(Axis::tp) == 1 || stride == mesh.stride(Axis::tp) * mesh.size(Axis::tp),
+             is_outside = state == Axis::cp || mesh.stride(state) >= inside,
+             is_beside = state == Axis::cp || mesh.stride(state) == inside;
+  require(is_beside_tp && is_outside,
           "the mesh {} is not simulated: with cp the axes are expected in the order pp, dp, fsdp, "
-          "cp, tp",
+          "cp, tp, or with pp before cp",
           mesh.text());
+  require(!congestion || is_beside,
+          "the mesh {} is not simulated with --congestion: {} is expected before cp", mesh.text(),
+          name_of(state));
 }
 
 // Seconds of the update on the slowest rank. It begins when the norm of all gradients is known, so
 // when the last rank has reduced its own.
 double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& plan,
-                      Network& network, const std::string& silent) {
+                      Network& network, std::optional<Axis> silent) {
   const MeshRanks mesh(plan.mesh);
   std::vector<double> optimizer(static_cast<std::size_t>(plan.mesh.size(Axis::pp))),
       gather(optimizer.size());
   for (std::size_t stage = 0; stage < load.stages.size(); ++stage) {
     const int rank = input.lowered.rank_of[stage];
-    const auto seconds = [&](const Calls& calls, const std::string& axis) {
+    const auto seconds = [&](const Calls& calls, Axis axis) {
       if (calls.count == 0 || silent == axis) return 0.0;
-      return calls.count * network.collective_seconds(calls.collective,
-                                                      mesh.state_group(axis, rank, 0), calls.bytes);
+      return calls.count *
+             network.collective_seconds(
+                 calls.collective, mesh.group(axis, axis == load.state_axis, rank, 0), calls.bytes);
     };
     optimizer[rank] += load.stages[stage].optimizer;
     gather[rank] += seconds(load.stages[stage].gather_updated, load.state_axis) +
-                    seconds(load.stages[stage].average_copies, "dp");
+                    seconds(load.stages[stage].average_copies, Axis::dp) +
+                    seconds(load.stages[stage].average_shared, Axis::ep);
   }
   double longest = 0;
   for (const Replica& replica : input.replicas)
@@ -70,14 +80,6 @@ double update_seconds(const PathInput& input, const PlanLoad& load, const Plan& 
       longest = std::max(longest, factor * optimizer[rank] + gather[rank]);
     }
   return longest;
-}
-
-// What each of n ranks sends in one of the calls, in a ring or to its neighbour.
-double ring_bytes(const Calls& calls, std::int64_t ranks) {
-  const auto n = static_cast<double>(ranks);
-  if (calls.collective == collectives::Collective::point_to_point) return calls.bytes;
-  const double passes = calls.collective == collectives::Collective::all_reduce ? 2 : 1;
-  return passes * (n - 1) / n * calls.bytes;
 }
 
 // What a rank of a stage sends, by level and axis.
@@ -90,22 +92,16 @@ class Loads {
   std::vector<LinkLoad> run() {
     for (int rank = 0; rank < schedule_.ranks(); ++rank) {
       sent_.clear();
-      const RankGroup dp = mesh_.dp_group(rank, 0),
-                      shards = mesh_.state_group(load_.state_axis, rank, 0);
       const auto m = static_cast<double>(plan_.micro_batches);
       for (const int stage : stages_of(schedule_, rank)) {
         const StageLoad& each = load_.stages[stage];
-        for (const auto* calls : {&each.tensor_forward, &each.tensor_backward})
-          for (const Calls& call : *calls) add("tp", call, mesh_.tensor_group(rank, 0), m);
-        for (const auto* calls : {&each.context_forward, &each.context_backward})
-          for (const Calls& call : *calls) add("cp", call, mesh_.context_group(rank, 0), m);
+        load_.for_calls(each, m, [&](Axis axis, const Calls& calls, double times) {
+          const RankGroup group = mesh_.group(axis, axis == load_.state_axis, rank, 0);
+          if (calls.count > 0 && group.count > 1)
+            sends(axis, group, times * calls.sent(group.count), network_.level_of_ring(group));
+        });
         if (const RankGroup tp = mesh_.tensor_group(rank, 0); each.tensor_sums > 0)
-          sends("tp", tp, each.tensor_sums, network_.level_of_ring(tp));
-        for (const Calls* call : {&each.gather_forward, &each.gather_backward, &each.scatter})
-          add(load_.state_axis, *call, shards, m);
-        add(load_.state_axis, each.reduce, shards, each.reduces_each ? m : 1);
-        add(load_.state_axis, each.gather_updated, shards, 1);
-        add("dp", each.average_copies, dp, 1);
+          sends(Axis::tp, tp, each.tensor_sums, network_.level_of_ring(tp));
         message(stage, stage + 1, m);
         message(stage, stage - 1, m);
       }
@@ -115,23 +111,19 @@ class Loads {
   }
 
  private:
-  void add(const std::string& axis, const Calls& calls, const RankGroup& group, double times) {
-    if (calls.count == 0 || group.count < 2) return;
-    sends(axis, group, times * calls.count * ring_bytes(calls, group.count),
-          network_.level_of_ring(group));
-  }
-
   void message(int stage, int other, double times) {
     if (other < 0 || other >= schedule_.stages()) return;
     const int from = schedule_.rank_of[stage], to = schedule_.rank_of[other];
     if (from == to) return;
     const std::int64_t a = mesh_.rank(std::min(from, to), 0), b = mesh_.rank(std::max(from, to), 0);
     const RankGroup both{a, 2, b - a};
-    sends("pp", both, times * load_.message_bytes, network_.level_along(both));
+    sends(Axis::pp, both, times * load_.message_bytes, network_.level_along(both));
   }
 
-  void sends(const std::string& axis, const RankGroup& group, double bytes, const Level& level) {
-    auto& load = sent_.try_emplace({network_.level_of(group), axis}, LinkLoad{level.name, axis})
+  void sends(Axis axis, const RankGroup& group, double bytes, const Level& level) {
+    auto& load = sent_
+                     .try_emplace({network_.level_of(group), axis},
+                                  LinkLoad{level.name, std::string(name_of(axis))})
                      .first->second;
     load.bytes += bytes, load.seconds += bytes / level.rate();
   }
@@ -152,15 +144,16 @@ class Loads {
   const pipeline_parallel::Schedule& schedule_;
   const Network& network_;
   const MeshRanks mesh_;
-  std::map<std::pair<std::size_t, std::string>, LinkLoad> sent_;  // of one pipeline rank
+  std::map<std::pair<std::size_t, Axis>, LinkLoad> sent_;  // of one pipeline rank
   std::vector<LinkLoad> loads_;
 };
 
-// What a rank sends, for the engine whose links are shared: rings along dp.
+// What a rank sends, for the engine whose links are shared: rings along dp and cp.
 Transfers transfers_of(const Plan& plan, const PlanLoad& load) {
-  Transfers transfers{load.message_bytes, {}};
+  Transfers transfers{load.message_bytes, {}, plan.mesh.size(Axis::cp)};
   for (const StageLoad& stage : load.stages)
-    transfers.bucket_bytes.push_back(ring_bytes(stage.reduce, plan.mesh.size(plan.state_axis())));
+    transfers.bucket_bytes.push_back(
+        stage.reduce.count > 0 ? stage.reduce.sent(plan.state_ranks()) / stage.reduce.count : 0);
   return transfers;
 }
 
@@ -174,7 +167,7 @@ struct Run {
 
 Run run(const Plan& plan, const PlanLoad& load, const Machine& machine,
         const SimulationOptions& options, const pipeline_parallel::Schedule& schedule,
-        const std::string& silent = "") {
+        std::optional<Axis> silent = {}) {
   PathInput input{schedule, replicas_of(plan, load, schedule.rank_of, machine, options, silent),
                   machine.overlap, options.stragglers};
   Network network(machine);
@@ -188,22 +181,15 @@ Run run(const Plan& plan, const PlanLoad& load, const Machine& machine,
 
 }  // namespace
 
-Simulation simulate(const Model& model, const Plan& plan, const Machine& machine,
+Simulation simulate(const Model& whole_model, const Plan& plan, const Machine& machine,
                     const SimulationOptions& wanted) {
+  const Model model = on_mesh(whole_model, plan.mesh);
   SimulationOptions options = wanted;
   options.fold = wanted.fold && !wanted.congestion;  // it matters which replicas share a link
   validate(plan, model);
   require(model.has_blocks(), "only the state of {} is known, so its step cannot be simulated",
           model.name);
-  require(plan.mesh.size(Axis::ep) == 1,
-          "the axis ep is not simulated: leave it out of --mesh {}, or ask ringside account, which "
-          "knows its bytes and memory",
-          plan.mesh.text());
-  require(!options.congestion || plan.mesh.size(Axis::cp) == 1,
-          "--congestion does not know context parallel: leave it out, or the axis cp out of --mesh "
-          "{}",
-          plan.mesh.text());
-  require_order(plan.mesh, plan.state_axis());
+  require_order(plan.mesh, plan.state_axis(), options.congestion);
   machine.level_for(plan.mesh.ranks());
   require_ranks(plan, options.stragglers);
   Simulation result;
@@ -219,9 +205,8 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
   for (const Axis axis : plan.mesh.axes())
     if (plan.mesh.size(axis) > 1)
       result.exposed.push_back(
-          {std::string(name_of(axis)), result.step - run(plan, load, machine, options,
-                                                         result.lowered, std::string(name_of(axis)))
-                                                         .step()});
+          {std::string(name_of(axis)),
+           result.step - run(plan, load, machine, options, result.lowered, axis).step()});
   if (options.stragglers.any()) {
     SimulationOptions undisturbed = options;
     undisturbed.stragglers = {};

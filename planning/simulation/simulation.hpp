@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,6 @@ Simulation simulate(const Model& model, const Plan& plan, const Machine& machine
 // communication takes no time, or "".
 std::vector<Replica> replicas_of(const Plan& plan, const PlanLoad& load,
                                  const std::vector<int>& rank_of, const Machine& machine,
-                                 const SimulationOptions& options, const std::string& silent);
+                                 const SimulationOptions& options, std::optional<Axis> silent);
 
 }  // namespace ringside::planning

@@ -34,7 +34,7 @@ void add_computing(const Model& model, const Plan& plan, const Machine& machine,
                    const PipelinePart& stage, StageLoad& load) {
   const Quantity traffic = micro_batch_tokens(plan) * block_forward_traffic(model, plan);
   const double forward =
-      product_seconds(block_forward_flops(model, plan), block_width(model, plan), plan, machine)
+      product_seconds(busiest_forward_flops(model, plan), block_width(model, plan), plan, machine)
           .value() +
       memory_seconds(traffic, machine).value() +
       kernel_seconds(block_forward_kernels(model), machine).value();
@@ -109,6 +109,28 @@ void add_context_calls(const Model& model, const Plan& plan, const PipelinePart&
   load.attention_backward = share * (load.input + load.weight);
 }
 
+// Calls of a block as in expert_bytes_of_block() (formulas/communication.cpp): the counts of the
+// rows, the rows, their outputs; and the gradients of both. The busiest rank receives and returns
+// more rows than the mean.
+void add_expert_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
+                      StageLoad& load) {
+  const double rows = micro_batch_tokens(plan).value() * static_cast<double>(model.per_token()) *
+                      static_cast<double>(model.d_model) * plan.types.activations,
+               shards = plan.stage() > 0 ? static_cast<double>(plan.state_ranks()) : 1;
+  const Collective kind = Collective::all_to_all;
+  const Calls counts{kind, stage.blocks, 8 * static_cast<double>(model.experts->routed)},
+      there_and_back{kind, 2 * stage.blocks, plan.imbalance * rows};
+  load.expert_forward = {counts, there_and_back};
+  load.expert_backward = {there_and_back};
+  for (int again = 0; again < plan.times_again(); ++again)
+    load.expert_backward.insert(load.expert_backward.end(), load.expert_forward.begin(),
+                                load.expert_forward.end());
+  load.average_shared = {Collective::all_reduce, 1,
+                         plan.types.gradients *
+                             parameters_beside_experts(model, tensor_ranks(plan), stage).value() /
+                             shards};
+}
+
 void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& stage,
                     StageLoad& load) {
   const Quantity t = tensor_ranks(plan);
@@ -140,6 +162,12 @@ void add_data_calls(const Model& model, const Plan& plan, const PipelinePart& st
 
 }  // namespace
 
+double Calls::sent(std::int64_t ranks) const {
+  if (collective == Collective::point_to_point) return count * bytes;
+  const auto n = static_cast<double>(ranks);
+  return (collective == Collective::all_reduce ? 2 : 1) * count * bytes * (n - 1) / n;
+}
+
 void take_measured(const std::vector<MeasuredStage>& measured, PlanLoad& load) {
   require(
       measured.size() == load.stages.size(),
@@ -158,7 +186,7 @@ void take_measured(const std::vector<MeasuredStage>& measured, PlanLoad& load) {
 
 PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
   PlanLoad load;
-  load.state_axis = name_of(plan.state_axis());
+  load.state_axis = plan.state_axis();
   load.has_shards = plan.shards_parameters();
   if (plan.mesh.size(Axis::pp) > 1) load.message_bytes = boundary_bytes(model, plan).value();
   const Quantity t = tensor_ranks(plan);
@@ -170,8 +198,10 @@ PlanLoad load_of(const Model& model, const Plan& plan, const Machine& machine) {
       each.tensor_sums = tensor_bytes_of_sums(model, plan, stage).value();
     }
     if (plan.mesh.size(Axis::cp) > 1) add_context_calls(model, plan, stage, each);
+    if (plan.mesh.size(Axis::ep) > 1) add_expert_calls(model, plan, stage, each);
     add_data_calls(model, plan, stage, each);
     const Quantity held = stage_parameters(model, t, stage);
+    each.weight += memory_seconds(accumulation_traffic(held, plan), machine).value();
     each.optimizer =
         optimizer_seconds(optimizer_traffic(held, plan.types, shards_of(plan).optimizer), machine)
             .value();

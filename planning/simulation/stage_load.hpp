@@ -4,7 +4,8 @@
 // A stage is one of the schedule: a rank of the interleaved schedule holds `chunks` of them.
 #pragma once
 
-#include <string>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "collectives/algorithms/collective.hpp"
@@ -21,6 +22,10 @@ struct Calls {
   double count = 0;
   double bytes = 0;
   double hidden = 0;  // of sharded parameters: how many may run while a block computes
+
+  // Bytes that one of n ranks sends in these calls: a ring sends a buffer twice to sum it on all
+  // ranks, and once to gather or scatter it.
+  double sent(std::int64_t ranks) const;
 };
 
 struct StageLoad {
@@ -33,6 +38,8 @@ struct StageLoad {
   // messages to the next rank, which are passed on while attention computes for so many seconds.
   std::vector<Calls> context_forward, context_backward;
   double attention_forward = 0, attention_backward = 0;
+  // Expert parallel, of one micro-batch: experts wait for their rows, and what follows for theirs.
+  std::vector<Calls> expert_forward, expert_backward;
   double tensor_sums = 0;  // bytes that a rank sends once a step for gradients that ranks share
   // Sharded parameters (fsdp, or ZeRO stage 3), of one micro-batch: while a block computes, the
   // next unit is gathered, or the gradients of the one before are reduced.
@@ -45,13 +52,32 @@ struct StageLoad {
   Calls gather_updated;
   // Along dp in a mesh with fsdp, when all gradients are reduced: the copies of a shard.
   Calls average_copies;
+  // Then along ep: gradients of all but the experts.
+  Calls average_shared;
   double optimizer = 0;  // seconds
 };
 
 struct PlanLoad {
+  // The calls of a stage along an axis in one step, so many times: visit(axis, calls, times).
+  template <class Visit>
+  void for_calls(const StageLoad& stage, double micro_batches, const Visit& visit) const {
+    for (const auto& [axis, lists] :
+         {std::pair(Axis::tp, std::pair(&stage.tensor_forward, &stage.tensor_backward)),
+          {Axis::cp, {&stage.context_forward, &stage.context_backward}},
+          {Axis::ep, {&stage.expert_forward, &stage.expert_backward}}})
+      for (const auto* calls : {lists.first, lists.second})
+        for (const Calls& each : *calls) visit(axis, each, micro_batches);
+    for (const Calls* calls : {&stage.gather_forward, &stage.gather_backward, &stage.scatter})
+      visit(state_axis, *calls, micro_batches);
+    visit(state_axis, stage.reduce, stage.reduces_each ? micro_batches : 1);
+    visit(state_axis, stage.gather_updated, 1);
+    visit(Axis::dp, stage.average_copies, 1);
+    visit(Axis::ep, stage.average_shared, 1);
+  }
+
   std::vector<StageLoad> stages;  // in the order of forward
   double message_bytes = 0;       // of one micro-batch, between neighbouring stages
-  std::string state_axis;         // the axis that shards or reduces: "fsdp" or "dp"
+  Axis state_axis = Axis::dp;     // shards or reduces: Plan::state_axis()
   bool has_shards = false;        // of parameters
 };
 

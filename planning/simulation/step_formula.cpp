@@ -1,23 +1,10 @@
 #include "planning/simulation/step_formula.hpp"
 
 #include "planning/formulas/communication.hpp"
-#include "planning/formulas/symbols.hpp"
 #include "planning/formulas/unit_gathers.hpp"
 #include "planning/simulation/stage_load.hpp"
 
 namespace ringside::planning {
-namespace {
-
-using collectives::Collective;
-
-// What one of n ranks sends in these calls: a ring sends a buffer twice to sum it on all ranks, and
-// once to gather or scatter it.
-double sent_in(const Calls& calls, int n) {
-  const double times = calls.collective == Collective::all_reduce ? 2 : 1;
-  return times * calls.count * calls.bytes * (n - 1) / n;
-}
-
-}  // namespace
 
 double StepFormula::held(std::size_t coordinate) const {
   const RankMemory& here = memory.at(coordinate);
@@ -28,40 +15,25 @@ double StepFormula::held(std::size_t coordinate) const {
 StepFormula step_formula(const Model& whole, const Plan& plan) {
   const Model model = on_mesh(whole, plan.mesh);
   const std::vector<int> rank_of = placement_of(plan);
-  const int t = plan.mesh.size(Axis::tp), n = static_cast<int>(plan.state_ranks()),
-            c = plan.mesh.size(Axis::cp), x = plan.mesh.size(Axis::ep),
-            p = plan.mesh.size(Axis::pp);
+  const int p = plan.mesh.size(Axis::pp);
   const auto m = static_cast<double>(plan.micro_batches);
   // The machine decides about times only.
   const auto load = load_of(model, plan, find_machine("laptop"));
   StepFormula formula;
   for (const parallel::AxisEntry& entry : parallel::all_axes()) formula.sent[entry.axis] = 0;
-  double &tp = formula.sent[Axis::tp], &pp = formula.sent[Axis::pp], &cp = formula.sent[Axis::cp],
-         &copies = formula.sent[Axis::dp], &state = formula.sent[plan.state_axis()];
-  if (c > 1)
-    cp = m * static_cast<double>(model.layers) * context_bytes_of_block(model, plan).value() / p;
-  // Along ep all but the experts is averaged.
-  double& ep = formula.sent[Axis::ep];
-  if (x > 1)
-    ep = m * static_cast<double>(model.layers) * expert_bytes_of_block(model, plan).value() / p;
-  for (std::int64_t i = 0; x > 1 && i < p; ++i)
-    ep +=
-        sent_in(
-            {Collective::all_reduce, 1,
-             plan.types.gradients *
-                 parameters_beside_experts(model, tensor_ranks(plan), pipeline_part(model, plan, i))
-                     .value() /
-                 (plan.stage() > 0 ? n : 1)},
-            x) /
-        p;
+  double &pp = formula.sent[Axis::pp], &state = formula.sent[plan.state_axis()];
+  const auto n = static_cast<double>(plan.state_ranks());
+  const auto ranks = [&](Axis axis) {
+    if (axis == plan.state_axis() && axis != Axis::cp) return plan.state_ranks();
+    return axis == Axis::dp ? plan.copies() : plan.mesh.size(axis);
+  };
   for (const StageLoad& stage : load.stages) {
-    for (const auto* calls : {&stage.tensor_forward, &stage.tensor_backward})
-      for (const Calls& each : *calls) tp += m * sent_in(each, t) / p;
-    state += m * sent_in(stage.scatter, n) / p;
-    state += (stage.reduces_each ? m : 1) * sent_in(stage.reduce, n) / p;
-    state += sent_in(stage.gather_updated, n) / p;
-    tp += stage.tensor_sums / p;
-    copies += sent_in(stage.average_copies, static_cast<int>(plan.copies())) / p;
+    load.for_calls(stage, m, [&](Axis axis, const Calls& calls, double times) {
+      // Gathers are counted below: a unit may stay whole from one action to the next.
+      if (&calls != &stage.gather_forward && &calls != &stage.gather_backward)
+        formula.sent[axis] += times * calls.sent(ranks(axis)) / p;
+    });
+    formula.sent[Axis::tp] += stage.tensor_sums / p;
   }
   // All micro-batches pass each boundary between stages of different ranks, forward and backward.
   for (std::size_t stage = 1; stage < rank_of.size(); ++stage)

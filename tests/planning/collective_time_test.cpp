@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "collectives/algorithms/hierarchical/all_to_all.hpp"
+#include "collectives/algorithms/hierarchical/hierarchical.hpp"
+#include "collectives/algorithms/ring/ring.hpp"
 
 using namespace ringside;
 using namespace ringside::planning;
@@ -140,6 +143,63 @@ TEST_CASE("NCCL over several servers: 370 GB/s on 16 GPUs, 300 to 350 on 1,984")
   CHECK(h100.tree_latency(1, 8, 8) == doctest::Approx(2 * 3 * 6e-6));
   // On one server it is the schedule of that name.
   CHECK(all_reduce_of("double_tree", 8, 1000, h100).seconds > 0);
+}
+
+TEST_CASE("hierarchical: inside the servers over NVLink, and between them over all cards") {
+  const Machine h100 = find_machine("h100");
+  for (const std::int64_t servers : {2, 3, 8, 125}) {
+    CAPTURE(servers);
+    const double k = 8, s = static_cast<double>(servers), bytes = 8e8 * s;
+    const auto seconds = [&](Collective collective) {
+      return collective_time(collective, "hierarchical", 8 * servers,
+                             static_cast<std::uint64_t>(bytes), h100)
+          .seconds;
+    };
+    const double nvlink = 450e9 * 0.82, card = 50e9 * 0.9;
+    // Half of a ring inside, a ring of one rank of each server with an eighth of the buffer, and
+    // the other half.
+    CHECK(seconds(Collective::all_reduce) ==
+          doctest::Approx(2 * (k - 1) * (3e-6 + bytes / k / nvlink) +
+                          2 * (s - 1) * (6e-6 + bytes / k / s / card)));
+    // A pair needs one round.
+    const double rounds = servers == 2 ? 1 : s;
+    CHECK(seconds(Collective::all_to_all) ==
+          doctest::Approx(k * (3e-6 + bytes / k / nvlink) + rounds * (6e-6 + bytes / s / card)));
+  }
+  // Where both levels are alike, they are the walked schedules.
+  Machine alike = h100;
+  alike.levels[0].bytes_per_second = alike.levels[1].bytes_per_second;
+  alike.levels[0].efficiency = alike.levels[1].efficiency;
+  alike.levels[0].latency = alike.levels[1].latency;
+  using namespace collectives;
+  const Algorithm reduces{Collective::all_reduce, "of 8", [](int size, int rank, int) {
+                            return hierarchical_all_reduce_of(size, rank, 8, ring_reduce_scatter,
+                                                              ring_all_reduce, ring_all_gather);
+                          }};
+  const Algorithm exchanges{Collective::all_to_all, "of 8", [](int size, int rank, int) {
+                              return hierarchical_all_to_all_of(size, rank, 8);
+                            }};
+  for (const int ranks : {16, 24, 64})
+    for (const Algorithm* algorithm : {&reduces, &exchanges}) {
+      CAPTURE(ranks);
+      const auto bytes = static_cast<std::uint64_t>(ranks) * 8000;
+      const double walked = cost_of(*algorithm, ranks, bytes, costs_on(alike.levels[1])).seconds,
+                   closed =
+                       collective_time(algorithm->collective, "hierarchical", ranks, bytes, alike)
+                           .seconds;
+      CHECK(closed == doctest::Approx(walked).epsilon(1e-12));
+    }
+  // On one server it is the catalogue's.
+  CHECK(all_reduce_of("hierarchical", 8, 1000, h100).walked);
+  CHECK_THROWS_WITH(all_reduce_of("hierarchical", 12, 1000, h100),
+                    "hierarchical takes whole servers of 8, and 12 ranks are none: choose a "
+                    "multiple of 8");
+  CHECK(all_reduce_of("hierarchical", 1024, 1000, h100).seconds >
+        all_reduce_of("double_tree", 1024, 1000, h100).seconds);
+  CHECK(algorithms_on(Collective::all_reduce, 12, h100).back() == "double_tree");
+  CHECK(algorithms_on(Collective::all_to_all, 12, h100).back() == "pairwise");
+  CHECK(algorithms_on(Collective::all_to_all, 16, h100).back() == "hierarchical");
+  CHECK(algorithms_on(Collective::all_reduce, 8, find_machine("h100-nvls")).back() == "in_network");
 }
 
 TEST_CASE("few bytes want few steps, many bytes want few bytes") {

@@ -94,8 +94,8 @@ TEST_CASE("what arrives shares the receiver's port, and its server's downlink") 
 
 TEST_CASE("where nothing is shared, congestion changes nothing") {
   for (const char* machine : {"h100", "a100"})
-    for (const char* mesh :
-         {"pp=4", "pp=4,tp=8", "dp=16,tp=8", "dp=64", "dp=24,tp=2", "tp=4,dp=16"}) {
+    for (const char* mesh : {"pp=4", "pp=4,tp=8", "dp=16,tp=8", "dp=64", "dp=24,tp=2", "tp=4,dp=16",
+                             "cp=8", "cp=16", "dp=4,cp=4", "dp=4,cp=2,tp=8"}) {
       CAPTURE(machine);
       CAPTURE(mesh);
       const double alone = step_of(mesh, find_machine(machine), false);
@@ -112,20 +112,49 @@ TEST_CASE("a message and a reduction over one port slow each other down") {
 }
 
 TEST_CASE("oversubscription costs only as much as is sent at the same time") {
-  // Pods of 16 devices, joined with a seventh of the bandwidth. The longest path reckons as if all
-  // devices of a pod sent to other pods. Here 4 of 16 do, one for each tensor rank.
+  // Pods of 16 devices, joined with a seventh of the bandwidth. A ring of 16 ranks has 4 in a pod,
+  // and leaves it with 2 channels: 8 of 16 cards of a pod, so a ring has 3.5 times less.
   Machine machine = find_machine("h100");
   machine.levels.push_back(machine.levels[1]);
   machine.levels[1].group = 16;
   machine.levels[2].oversubscription = 7;
   const char* mesh = "dp=16,tp=4";
-  const double pessimist = step_of(mesh, machine, false), shared = step_of(mesh, machine, true);
+  CHECK(machine.level_of_ring(2, 16, 4).oversubscription == 3.5);
+  const double shared = step_of(mesh, machine, true);
+  CHECK(step_of(mesh, machine, false) == doctest::Approx(shared).epsilon(1e-9));
   machine.levels[2].oversubscription = 1;
-  const double free = step_of(mesh, machine, true);
-  CHECK(shared < pessimist);
-  CHECK(shared >= free * (1 - 1e-9));
+  CHECK(shared > step_of(mesh, machine, true));
   machine.levels[2].oversubscription = 70;
   CHECK(step_of(mesh, machine, true) > shared);
+}
+
+TEST_CASE("context ranks reduce gradients in the ring of the data ranks") {
+  // 2 sequences, each on 4 ranks with 2 tensor ranks: a ring of 8 ranks for each tensor rank.
+  Machine machine = find_machine("h100");
+  machine.levels[1].oversubscription = 40;
+  const char* mesh = "dp=2,cp=4,tp=2";
+  CHECK(machine.level_of_ring(1, 8, 2).oversubscription == 40);
+  const double alone = step_of(mesh, machine, false);
+  CHECK(step_of(mesh, machine, true) == doctest::Approx(alone).epsilon(1e-9));
+  machine.levels[1].oversubscription = 1;
+  CHECK(step_of(mesh, machine, true) < alone);
+  // Messages between stages share the ports.
+  const double apart = step_of("pp=4,dp=2,cp=4,tp=2", machine, false),
+               shared = step_of("pp=4,dp=2,cp=4,tp=2", machine, true);
+  CHECK(shared >= apart * (1 - 1e-9));
+  CHECK(shared < 1.1 * apart);
+}
+
+TEST_CASE("experts: their all-to-alls keep their times, and gradients share the links") {
+  const Model model = find_model("mixtral-8x7b");
+  SimulationOptions options;
+  options.congestion = true;
+  for (const char* mesh : {"ep=8", "dp=4,ep=8", "ep=4,dp=4", "fsdp=2,ep=4"}) {
+    CAPTURE(mesh);
+    const Machine h100 = find_machine("h100");
+    CHECK(simulate(model, plan_on(mesh), h100, options).step ==
+          doctest::Approx(simulate(model, plan_on(mesh), h100).step).epsilon(1e-9));
+  }
 }
 
 TEST_CASE("8 x H100: 450 GB/s line rate, 370 by a ring, 480 with in-network reduction") {
@@ -160,9 +189,13 @@ TEST_CASE("slow ranks with sharded parameters and congestion are refused") {
   SimulationOptions options;
   options.congestion = true;
   options.stragglers.slow[0] = 2;
+  CHECK_NOTHROW(simulate(find_model("llama3-8b"), plan_on("dp=8"), find_machine("h100"), options));
+  CHECK_THROWS_WITH_AS(
+      simulate(find_model("mixtral-8x7b"), plan_on("ep=8"), find_machine("h100"), options),
+      doctest::Contains("slow ranks, sharded parameters or experts, and --congestion"), Error);
   CHECK_THROWS_WITH_AS(
       simulate(find_model("llama3-8b"), plan_on("fsdp=8"), find_machine("h100"), options),
-      "slow ranks, sharded parameters and --congestion cannot be simulated together: leave out one "
-      "of them",
+      "slow ranks, sharded parameters or experts, and --congestion cannot be simulated together: "
+      "leave out one of them",
       Error);
 }

@@ -48,7 +48,8 @@ Plan plan_of(const Published& row, Recompute recompute, bool sequence_parallel) 
             .sequence = 2048,
             .recompute = recompute,
             .sequence_parallel = sequence_parallel,
-            .types = {.gradients = 4}};
+            .types = {.gradients = 4},
+            .fused_gradients = true};
   plan.schedule = row.chunks > 1 ? "interleaved" : "1f1b";
   plan.mesh = MeshShape("tp=8");
   if (row.pp > 1) plan.mesh = plan.mesh.with(Axis::pp, static_cast<int>(row.pp));

@@ -11,6 +11,7 @@
 #include "parallel/pipeline/lower.hpp"
 #include "parallel/pipeline/proof/formulas.hpp"
 #include "planning/account.hpp"
+#include "planning/formulas/work.hpp"
 #include "planning/simulation/network.hpp"
 
 using namespace ringside;
@@ -134,11 +135,120 @@ TEST_CASE("context parallel: an all-gather and a reduce-scatter of keys in each 
   CHECK(slow.step > 1.8 * (simulated.step - calls));
   CHECK_THROWS_WITH(simulate(model, {.mesh = MeshShape("cp=2,dp=2"), .sequence = 8192}, h100),
                     "the mesh cp=2,dp=2 is not simulated: with cp the axes are expected in the "
-                    "order pp, dp, fsdp, cp, tp");
-  options.congestion = true;
-  CHECK_THROWS_WITH(simulate(model, plan, h100, options),
-                    "--congestion does not know context parallel: leave it out, or the axis cp "
-                    "out of --mesh cp=4");
+                    "order pp, dp, fsdp, cp, tp, or with pp before cp");
+  // With pp between dp and cp a ring of gradients has as many ranks in a server.
+  const MeshRanks far(MeshShape("dp=4,pp=2,cp=2,tp=2")), near(MeshShape("pp=2,dp=4,cp=2,tp=2"));
+  CHECK(far.state_group(Axis::dp, 0, 0).stride == 4);
+  CHECK(near.state_group(Axis::dp, 0, 0).stride == 2);
+  const Plan apart{.mesh = MeshShape("dp=4,pp=2,cp=2,tp=2"), .sequence = 8192};
+  CHECK(simulate(model, apart, h100).step > 0);
+  options.stragglers.slow.clear(), options.congestion = true;
+  CHECK_THROWS_WITH(simulate(model, apart, h100, options),
+                    "the mesh dp=4,pp=2,cp=2,tp=2 is not simulated with --congestion: dp is "
+                    "expected before cp");
+}
+
+TEST_CASE("expert parallel: the links carry the bytes that the account counts") {
+  const Model model = find_model("mixtral-8x7b");
+  for (const char* mesh : {"ep=8", "dp=2,ep=4", "pp=2,ep=4,tp=2", "fsdp=2,ep=4", "ep=8,dp=2"})
+    for (const Recompute recompute : {Recompute::none, Recompute::full})
+      for (const double imbalance : {1.0, 1.5}) {
+        CAPTURE(mesh);
+        CAPTURE(imbalance);
+        const Plan plan{.mesh = MeshShape(mesh),
+                        .micro_batches = 4,
+                        .sequence = 4096,
+                        .recompute = recompute,
+                        .imbalance = imbalance};
+        const Simulation simulated = simulate(model, plan, find_machine("h100"));
+        double sent = 0, expected = 0;
+        for (const LinkLoad& load : simulated.loads)
+          if (load.axis == "ep") sent += load.bytes;
+        for (const AxisTraffic& each : account(model, plan, find_machine("h100")).traffic)
+          if (each.axis == "ep") expected += each.bytes;
+        CHECK(sent == doctest::Approx(expected).epsilon(1e-9));
+        CHECK(exposed_along(simulated, "ep") > 0);
+      }
+}
+
+TEST_CASE(
+    "expert parallel: the all-to-alls of each block and what the busiest rank adds, by hand") {
+  const Model model = find_model("mixtral-8x7b");
+  const Machine h100 = find_machine("h100");
+  Plan plan{.mesh = MeshShape("ep=4"), .micro_batches = 3, .sequence = 4096};
+  // 4,096 tokens of a rank, 2 experts for each, 4,096 numbers of 2 bytes; 8 counts of 8 bytes.
+  Network network(h100);
+  using collectives::Collective;
+  const auto all_to_all = [&](double bytes) {
+    return network.collective_seconds(Collective::all_to_all, {0, 4, 1}, bytes);
+  };
+  const double rows = 4096.0 * 2 * 4096 * 2, tokens = 3 * 32;
+  const double calls = tokens * (4 * all_to_all(rows) + all_to_all(8 * 8));
+  // All but the experts: q and output, k and v, the router and two norms; embedding, head, norm.
+  const double d = 4096,
+               shared = 32 * (2 * d * d + 2 * d * 1024 + 8 * d + 2 * d) + 2 * 32000 * d + d;
+  const double average = network.collective_seconds(Collective::all_reduce, {0, 4, 1}, 2 * shared);
+  Machine silent = h100;
+  silent.levels[0].latency = 0, silent.levels[0].bytes_per_second = 1e30;
+  const Simulation simulated = simulate(model, plan, h100);
+  const double without = simulate(model, plan, silent).step;
+  CHECK(simulated.step - without == doctest::Approx(calls + average).epsilon(1e-9));
+  CHECK(exposed_along(simulated, "ep") == doctest::Approx(calls + average).epsilon(1e-9));
+  // The busiest rank has half as many rows again: of 3 matrices of an expert, forward and backward.
+  plan.imbalance = 1.5;
+  const double flops = tokens * 3 * 0.5 * 2 * 4096 * 2 * 3 * d * 14336,
+               more = flops / (h100.peak * h100.matmul_efficiency_at(4096));
+  CHECK(simulate(model, plan, silent).step - without == doctest::Approx(more).epsilon(1e-9));
+  CHECK(simulate(model, plan, h100).step - simulated.step ==
+        doctest::Approx(more + tokens * 4 * (all_to_all(1.5 * rows) - all_to_all(rows))));
+  CHECK(account(model, plan, silent).step_seconds == doctest::Approx(without + more).epsilon(1e-9));
+  // Without other ranks, all experts are on this one, and it computes every row.
+  plan.mesh = MeshShape("dp=4");
+  const double whole = simulate(model, plan, silent).step;
+  plan.imbalance = 1;
+  CHECK(simulate(model, plan, silent).step == whole);
+  // The other ranks of ep wait for a slow one in every block.
+  plan.mesh = MeshShape("dp=2,ep=4");
+  SimulationOptions options;
+  const double undisturbed = simulate(model, plan, silent).step;
+  options.stragglers.slow[3] = 2;
+  for (const bool fold : {true, false}) {
+    options.fold = fold;
+    const Simulation slow = simulate(model, plan, silent, options);
+    CHECK(slow.step == doctest::Approx(2 * undisturbed));
+    CHECK(slow.timeline.replicas[0].spans[0][0].end == slow.timeline.replicas[3].spans[0][0].end);
+    CHECK(slow.timeline.replicas[4].spans[0][0].end < slow.timeline.replicas[3].spans[0][0].end);
+  }
+}
+
+TEST_CASE("all micro-batches but the first add their gradients to a sum") {
+  const Machine machine = machine_with_free_messages();
+  const double parameters = 24.0 * 2 * 1024 * 4096,
+               bandwidth = machine.memory_bandwidth * machine.memory_efficiency;
+  for (const double gradients : {2.0, 4.0}) {
+    Plan plan = plan_on("", "1f1b", 1);
+    plan.types.gradients = gradients;
+    const Simulation one = simulate(blocks_only(), plan, machine);
+    plan.micro_batches = 4;
+    // Each reads a gradient in 16 bits and the sum, and writes the sum.
+    const double sums = 3 * parameters * (2 + 2 * gradients) / bandwidth,
+                 expected = 4 * (one.step - one.optimizer) + sums + one.optimizer;
+    CHECK(simulate(blocks_only(), plan, machine).step == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(account(blocks_only(), plan, machine).step_seconds ==
+          doctest::Approx(expected).epsilon(1e-12));
+    plan.fused_gradients = true;
+    CHECK(simulate(blocks_only(), plan, machine).step ==
+          doctest::Approx(expected - sums).epsilon(1e-12));
+    CHECK(account(blocks_only(), plan, machine).step_seconds ==
+          doctest::Approx(expected - sums).epsilon(1e-12));
+    plan.fused_gradients = false;
+    // Stage 2 of ZeRO adds up shards.
+    plan.mesh = MeshShape("dp=4");
+    const double whole = accumulation_traffic(parameters, plan).value();
+    CHECK(4 * whole == doctest::Approx(sums * bandwidth));
+    plan.zero = 2;
+    CHECK(accumulation_traffic(parameters, plan).value() == whole / 4);
+  }
 }
 
 TEST_CASE("for every schedule, spans and bubble are those of the pipeline's own proof") {
@@ -204,6 +314,8 @@ TEST_CASE("the longest path is the account where both apply") {
         Machine wide = machine;
         wide.levels[0].group = 1;
         wide.levels[0].bytes_per_second = 1;
+        // The formula takes F = I = W, and gradients are added up in W.
+        if (schedule == "zb_h1") wide.memory_bandwidth = 1e30;
         const Plan plan = plan_on(mesh, schedule);
         CHECK(simulate(blocks_only(), plan, wide).step ==
               doctest::Approx(account(blocks_only(), plan, wide).step_seconds).epsilon(1e-12));
@@ -257,7 +369,7 @@ TEST_CASE("a reduction waits for the slowest replica, and delays only its own gr
   PathInput input = uniform(pipeline_parallel::make_schedule("gpipe", 1, 2), {1, 2, 1, 0});
   for (int i = 1; i < 3; ++i) input.replicas.push_back(input.replicas[0]);
   for (int i = 0; i < 3; ++i) {
-    input.replicas[i].units[0].first = i;
+    input.replicas[i].units[0].first = i, input.replicas[i].shard_group = i;
     input.replicas[i].stages[0].buckets = 1, input.replicas[i].stages[0].bucket = 0.5;
   }
   input.replicas[2].reduce_group = 1;

@@ -39,6 +39,11 @@ void PlanOptions::add_to(CLI::App& command) {
          parsed_by([](const std::string& text) { recomputation_from(text); }));
   option.flag("--sequence-parallel", given.sequence_parallel,
               "Divide what tensor parallel leaves whole by the sequence");
+  option.flag("--fused-gradients", given.fused_gradients,
+              "Products add to the gradients of earlier micro-batches, with no other kernel");
+  option("--imbalance FACTOR", given.imbalance,
+         "Of experts on ep ranks: tokens of the busiest rank, relative to the mean [1]",
+         in_range(1.0, 1e3));
   option("--overlap SHARE", overlap,
          "Share of the communication along dp, fsdp and cp that can run while a device computes "
          "[the machine's, mostly 1]",

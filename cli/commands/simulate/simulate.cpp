@@ -114,7 +114,6 @@ void simulate_collective(const SimulateArguments& args) {
     throw UsageError(fmt::format("there is no simulation of '{}': choose one of {}",
                                  args.collective, fmt::join(known, ", ")));
   const collectives::Collective collective = collectives::collective_named(args.collective);
-  const bool adds = collective == collectives::Collective::all_reduce;
   const Machine machine = planning::find_machine(args.topology);
   Report report{fmt::format("{} on {}", args.collective, machine.name),
                 {{"machine", sources_text(machine)}},
@@ -122,13 +121,9 @@ void simulate_collective(const SimulateArguments& args) {
   Json json = Json::array();
   std::string text;
   for (const std::int64_t ranks : args.ranks) {
-    std::vector<std::string> algorithms = args.algorithms;
-    if (algorithms.empty()) {
-      algorithms = planning::closed_form_names(collective);
-      if (adds && machine.level_index_for(ranks) > 0) algorithms.emplace_back("double_tree");
-      if (adds && machine.level_for(ranks).in_network_efficiency > 0)
-        algorithms.emplace_back("in_network");
-    }
+    const std::vector<std::string> algorithms =
+        args.algorithms.empty() ? planning::algorithms_on(collective, ranks, machine)
+                                : args.algorithms;
     const auto times = collective_times(collective, algorithms, args.bytes, ranks, machine);
     text += fmt::format("{}{}", text.empty() ? "" : "\n", collective_table(times, machine));
     for (const Json& row : collective_json(times, machine)) json.push_back(row);
@@ -174,7 +169,7 @@ void add_collective_options(CLI::App& command, SimulateArguments& args) {
          fmt::format(
              "Of a collective: algorithms, or files of some; beyond {} ranks only those of the "
              "default [those with a closed form: of all_reduce {}, double_tree over several "
-             "servers, and in_network where switches add up]",
+             "servers, and in_network where switches add up; hierarchical by name]",
              planning::most_ranks_walked,
              fmt::join(planning::closed_form_names(collectives::Collective::all_reduce), ",")));
   option("--bytes SIZE,...", args.bytes, "Of a collective: sizes of the buffer [1KB to 1GB]");

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -197,10 +198,13 @@ class Walk {
     const auto unit = [&](std::size_t m) -> const RankGroup& {
       return input_.replicas[members[m]].units[transfer.rank];
     };
+    // With context ranks, which the mesh has inside of dp, the ring passes those of a unit first.
+    const std::int64_t c = sizes_.context_ranks, inside = unit(0).count / c;
     const auto n = static_cast<std::int64_t>(members.size());
-    const RankGroup group{unit(0).first, n, unit(1).first - unit(0).first};
-    for (std::int64_t place = 0; place < n; ++place)
-      network_.add_hop(transfer.path, group, place, static_cast<double>(unit(0).count));
+    const RankGroup group{unit(0).first, n * c,
+                          c > 1 ? unit(0).stride * inside : unit(1).first - unit(0).first};
+    for (std::int64_t place = 0; place < group.count; ++place)
+      network_.add_hop(transfer.path, group, place, static_cast<double>(inside));
     transfer.bytes = sizes_.bucket_bytes[stage];
     const double undisturbed = transfer.bytes / network_.undisturbed_rate(group);
     transfer.latency =
@@ -276,11 +280,11 @@ class Walk {
 
 Timeline congested_path(const PathInput& input, const Transfers& transfers,
                         const Machine& machine) {
+  std::set<std::int64_t> groups;
   for (const Replica& replica : input.replicas)
-    for (const StageTimes& stage : replica.stages)
-      require(stage.gather_forward.count == 0 || !input.stragglers.any(),
-              "slow ranks, sharded parameters and --congestion cannot be simulated together: leave "
-              "out one of them");
+    require(groups.insert(replica.shard_group).second || !input.stragglers.any(),
+            "slow ranks, sharded parameters or experts, and --congestion cannot be simulated "
+            "together: leave out one of them");
   return Walk(input, transfers, machine).run();
 }
 

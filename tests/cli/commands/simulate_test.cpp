@@ -282,8 +282,8 @@ TEST_CASE("a file that is no trace gets a sentence with its place") {
 TEST_CASE("every collective has a table and figures of its own") {
   const TemporaryDirectory directory;
   const std::string figures = (directory.path() / "figures.json").string();
-  for (const char* collective :
-       {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"}) {
+  for (const char* collective : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                 "broadcast", "reduce", "gather", "scatter"}) {
     CAPTURE(collective);
     for (const char* ranks : {"3", "16", "2048"}) {
       CAPTURE(ranks);
@@ -300,6 +300,25 @@ TEST_CASE("every collective has a table and figures of its own") {
   }
 }
 
+TEST_CASE("experts: the axis ep is in the report, and a busiest rank takes longer") {
+  const auto step_of = [](const char* imbalance) {
+    const Outcome outcome =
+        simulate({"--model", "mixtral-8x7b", "--mesh", "pp=2,dp=2,ep=4", "--micro-batches", "4",
+                  "--imbalance", imbalance, "--congestion", "--json", "-"});
+    CHECK(outcome.exit_code == 0);
+    CHECK(contains(outcome.err, "ep"));
+    const auto json = nlohmann::json::parse(outcome.out);
+    int found = 0;
+    for (const auto& row : json.at("exposed"))
+      if (row.at("axis") == "ep") ++found, CHECK(row.at("seconds").get<double>() > 0);
+    CHECK(found == 1);
+    return json.at("step_seconds").get<double>();
+  };
+  CHECK(step_of("1.5") > 1.05 * step_of("1"));
+  CHECK(contains(simulate({"--model", "mixtral-8x7b", "--mesh", "ep=4", "--imbalance", "0.5"}).err,
+                 "--imbalance"));
+}
+
 TEST_CASE("what cannot be simulated gets one sentence") {
   const auto error_of = [](const std::vector<std::string>& arguments) {
     const Outcome outcome = simulate(arguments);
@@ -307,9 +326,9 @@ TEST_CASE("what cannot be simulated gets one sentence") {
     CHECK(outcome.out == "");
     return outcome.err;
   };
-  CHECK(contains(error_of({"gather"}),
-                 "there is no simulation of 'gather': choose one of all_reduce, all_gather, "
-                 "reduce_scatter, all_to_all, broadcast"));
+  CHECK(contains(error_of({"barrier"}),
+                 "there is no simulation of 'barrier': choose one of all_reduce, all_gather, "
+                 "reduce_scatter, all_to_all, broadcast, reduce, gather, scatter"));
   CHECK(contains(error_of({"all_reduce", "--algorithm", "rung"}),
                  "there is no algorithm named 'rung' for all_reduce"));
   CHECK(contains(error_of({"all_reduce", "-n", "100000"}),
