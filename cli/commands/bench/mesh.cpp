@@ -212,7 +212,9 @@ Prediction predict(const Arguments& args, const training::MeshPlan& mesh, Proces
   // On a real link the cores that compute also move the bytes.
   const double overlap = environment("RINGSIDE_LINK") ? 1 : 0;
   const auto machine = machine_of(rates, world.size(), overlap);
-  return {mesh.shape.text(), rates, simulate(model, plan, machine).step, measured};
+  planning::SimulationOptions options;
+  options.measured = stages_of(rates, model, plan);
+  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, measured};
 }
 
 const Show mb = fixed(1, 1e-6);

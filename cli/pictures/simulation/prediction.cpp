@@ -14,8 +14,9 @@
 #include "base/clock.hpp"
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/table.hpp"
+#include "parallel/pipeline/schedule.hpp"
 #include "planning/formulas/work.hpp"
-#include "planning/simulation/stage_load.hpp"
+#include "transformer/model.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -41,18 +42,65 @@ double seconds_of(ProcessGroup& world, const Body& body) {
   return slowest;
 }
 
-// The feed-forward part of a block: products as wide as those of the plan, forward and backward.
-double product_rate(ProcessGroup& world, const planning::Model& model, const planning::Plan& plan) {
-  const std::int64_t tokens = plan.sequence * plan.micro_batch, d = model.d_model,
-                     f = model.d_ff / plan.mesh.size(parallel::Axis::tp);
-  Tensor x = Tensor::full({tokens, d}, 0.5), up = Tensor::full({f, d}, 0.01),
-         down = Tensor::full({d, f}, 0.01);
-  for (Tensor* tensor : {&x, &up, &down}) tensor->set_requires_grad(true);
-  const Tensor seed = Tensor::full({tokens, d}, 1);
-  const double seconds = seconds_of(
-      world, [&] { autograd::backward(autograd::linear(autograd::linear(x, up), down), seed); });
-  // Two linear layers of three products each.
-  return 2 * 3 * 2 * static_cast<double>(tokens * d * f) / seconds;
+// The shapes of one of t tensor ranks, which exchanges nothing.
+class OneOfSeveral final : public transformer::TensorDivision {
+ public:
+  explicit OneOfSeveral(int size) : size_(size) {}
+  int size() const override { return size_; }
+
+ private:
+  int size_;
+};
+
+// Runs `forward` and its backward: without gradients in `model`, and then once more.
+template <class Forward>
+PartSeconds seconds_of_part(ProcessGroup& world, const autograd::Module& model,
+                            const Forward& forward) {
+  std::vector<double> forwards, backwards[2];
+  for (int i = 0; i <= runs; ++i) {
+    model.zero_grad();
+    for (std::vector<double>& backward : backwards) {
+      world.barrier();
+      const auto start = Clock::now();
+      const Tensor y = forward();
+      const double seconds = seconds_since(start);
+      autograd::backward(y, y.dim() == 0 ? Tensor() : Tensor::full(y.shape(), 1e-3));
+      if (i == 0) continue;
+      forwards.push_back(seconds);
+      backward.push_back(seconds_since(start) - seconds);
+    }
+  }
+  double slowest[] = {median(forwards), median(backwards[0]), median(backwards[1])};
+  world.all_reduce(std::span(slowest), ReduceOp::max);
+  return {slowest[0], slowest[1], std::max(0.0, slowest[2] - slowest[1])};
+}
+
+// A model of one block, with the matrices that a tensor rank has.
+void measure_parts(ProcessGroup& world, const planning::Model& model, const planning::Plan& plan,
+                   MachineRates& rates) {
+  const int t = plan.mesh.size(parallel::Axis::tp);
+  const OneOfSeveral division(t);
+  const transformer::Config& config = *model.own;
+  const transformer::Model parts(config, autograd::DType::fp32, autograd::Device::cpu,
+                                 {.tensor_ranks = t, .layers = {0}}, &division);
+  const std::int64_t sequences = plan.micro_batch, tokens = plan.rank_sequence();
+  std::vector<std::int32_t> ids;  // in the rows of the vocabulary that the rank has
+  for (std::int64_t i = 0; i < sequences * tokens; ++i)
+    ids.push_back(static_cast<std::int32_t>(i * 37 % (config.vocabulary / t)));
+  const Tensor input = Tensor::from(ids, {sequences, tokens});
+  Tensor x = Tensor::full({sequences, tokens, config.d_model}, 0.5);
+  x.set_requires_grad(true);
+  const auto measure = [&](const auto& forward) {
+    return seconds_of_part(world, parts, [&] {
+      x.zero_grad();
+      return forward();
+    });
+  };
+  rates.embedding = measure([&] { return parts.embed(input); });
+  rates.block = measure([&] { return parts.run_layers(x, 0, 1); });
+  rates.head = measure([&] { return parts.head_loss(parts.last_norm(x), input); });
+  rates.products = 3 * planning::block_forward_flops(model, plan).value() / t /
+                   (rates.block.forward + rates.block.backward);
 }
 
 double update_rate(ProcessGroup& world, const planning::Plan& plan) {
@@ -72,7 +120,8 @@ double update_rate(ProcessGroup& world, const planning::Plan& plan) {
 
 // The bytes of the calls that send most in a step.
 double largest_call(const planning::Model& model, const planning::Plan& plan) {
-  const planning::PlanLoad load = load_of(model, plan, planning::find_machine("laptop"));
+  const planning::PlanLoad load =
+      load_of(on_mesh(model, plan.mesh), plan, planning::find_machine("laptop"));
   double most = 0, bytes = load.message_bytes;
   const auto take = [&](const planning::Calls& calls, double times) {
     if (times * calls.count * calls.bytes <= most) return;
@@ -80,7 +129,7 @@ double largest_call(const planning::Model& model, const planning::Plan& plan) {
   };
   const auto m = static_cast<double>(plan.micro_batches);
   for (const planning::StageLoad& stage : load.stages) {
-    for (const auto* calls : {&stage.tensor_forward, &stage.tensor_backward})
+    for (const auto* calls : {&stage.tensor_forward, &stage.tensor_backward, &stage.expert_forward})
       for (const planning::Calls& each : *calls) take(each, m);
     take(stage.gather_forward, m);
     take(stage.reduce, 1);
@@ -107,15 +156,47 @@ void measure_link(ProcessGroup& world, double bytes, MachineRates& rates) {
 MachineRates measure_rates(ProcessGroup& world, const planning::Model& model,
                            const planning::Plan& plan) {
   MachineRates rates;
-  rates.products = product_rate(world, model, plan);
+  measure_parts(world, model, plan, rates);
   rates.update = update_rate(world, plan);
   measure_link(world, largest_call(model, plan), rates);
   return rates;
 }
 
+namespace {
+
+PartSeconds faster_of(const PartSeconds& a, const PartSeconds& b) {
+  return {std::min(a.forward, b.forward), std::min(a.backward, b.backward),
+          std::min(a.sums, b.sums)};
+}
+
+}  // namespace
+
 MachineRates faster_of(const MachineRates& a, const MachineRates& b) {
-  return {std::max(a.products, b.products), std::max(a.update, b.update),
-          std::min(a.latency, b.latency), std::max(a.bandwidth, b.bandwidth)};
+  return {faster_of(a.block, b.block),       faster_of(a.embedding, b.embedding),
+          faster_of(a.head, b.head),         std::max(a.products, b.products),
+          std::max(a.update, b.update),      std::min(a.latency, b.latency),
+          std::max(a.bandwidth, b.bandwidth)};
+}
+
+std::vector<planning::MeasuredStage> stages_of(const MachineRates& rates,
+                                               const planning::Model& model,
+                                               const planning::Plan& plan) {
+  const auto load = load_of(on_mesh(model, plan.mesh), plan, machine_of(rates, 1, 0));
+  const auto m = static_cast<double>(plan.micro_batches);
+  const int count = static_cast<int>(load.stages.size());
+  std::vector<planning::MeasuredStage> stages;
+  for (int stage = 0; stage < count; ++stage) {
+    planning::MeasuredStage& seconds = stages.emplace_back();
+    seconds.optimizer = load.stages[static_cast<std::size_t>(stage)].optimizer;
+    const auto add = [&](double times, const PartSeconds& part) {
+      seconds.forward += times * part.forward;
+      seconds.backward += times * (part.backward + (m - 1) / m * part.sums);
+    };
+    add(pipeline_parallel::layers_of_stage(model.layers, count, stage).count(), rates.block);
+    if (stage == 0) add(1, rates.embedding);
+    if (stage + 1 == count) add(1, rates.head);
+  }
+  return stages;
 }
 
 planning::Machine machine_of(const MachineRates& rates, int ranks, double overlap) {
@@ -151,8 +232,9 @@ Table table_of(const std::vector<Prediction>& all) {
 }  // namespace
 
 std::string prediction_table(const std::vector<Prediction>& all) {
-  return "\npredicted from rates of this machine, measured before and after: products,\n"
-         "clip and AdamW, latency and bandwidth of a call\n" +
+  return "\npredicted from rates of this machine, measured before and after: one micro-batch\n"
+         "through a block, embedding and head, clip and AdamW, latency and bandwidth of a\n"
+         "call\n" +
          table_of(all).text();
 }
 
