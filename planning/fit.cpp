@@ -63,9 +63,8 @@ class Search {
     const bool is_pipeline = mesh.size(Axis::pp) > 1;
     for (const std::string& schedule :
          is_pipeline ? schedule_names() : std::vector<std::string>{"1f1b"})
-      for (const std::int64_t chunks : schedule == "interleaved" ? std::vector<std::int64_t>{2, 4}
-                                                                 : std::vector<std::int64_t>{1})
-        try_schedule(mesh, schedule, chunks, best);
+      for (const std::int64_t chunks : {1, 2, 4})
+        if ((chunks > 1) == takes_chunks(schedule)) try_schedule(mesh, schedule, chunks, best);
     if (!best.empty()) result_.accounts.push_back(std::move(best.front()));
   }
 

@@ -63,23 +63,29 @@ bool is_from_file(const Plan& plan) {
   return plan.schedule.starts_with("csv:");
 }
 
-const pipeline_parallel::Generator* generator_of(const Plan& plan) {
+const pipeline_parallel::Generator* generator_of(const std::string& schedule) {
   for (const pipeline_parallel::Generator& generator : pipeline_parallel::all_generators())
-    if (generator.name == plan.schedule) return &generator;
+    if (generator.name == schedule) return &generator;
   return nullptr;
-}
-
-// Stages on a rank: v of the interleaved schedule, 2 of zb_v.
-int stages_per_rank(const Plan& plan) {
-  return plan.schedule == "zb_v" ? 2 : static_cast<int>(plan.chunks);
 }
 
 }  // namespace
 
+bool takes_chunks(const std::string& schedule) {
+  const auto* generator = generator_of(schedule);
+  return generator && generator->most_stages_per_rank == pipeline_parallel::unlimited_stages;
+}
+
+int stages_per_rank(const Plan& plan) {
+  if (takes_chunks(plan.schedule)) return static_cast<int>(plan.chunks);
+  const auto* generator = generator_of(plan.schedule);
+  return generator ? generator->default_stages_per_rank : 0;
+}
+
 std::vector<int> placement_of(const Plan& plan) {
   const int p = plan.mesh.size(Axis::pp);
   if (p == 1) return {0};
-  if (const auto* generator = generator_of(plan))
+  if (const auto* generator = generator_of(plan.schedule))
     return generator->placement(p, stages_per_rank(plan));
   return pipeline_parallel::make_schedule(plan.schedule, p, static_cast<int>(plan.micro_batches))
       .rank_of;
@@ -90,10 +96,14 @@ namespace {
 // Follows the actions of a rank, and notes what it holds in each.
 class Holdings {
  public:
-  // `others` micro-batches are in flight all the time.
+  // `others` micro-batches are in flight in each stage until its last B.
   Holdings(const pipeline_parallel::Schedule& schedule, std::int64_t layers, PipelinePart& part,
            double others)
-      : schedule_(schedule), layers_(layers), part_(part), has_gradients_(schedule.rank_of.size()) {
+      : schedule_(schedule),
+        layers_(layers),
+        part_(part),
+        others_(others),
+        has_gradients_(schedule.rank_of.size()) {
     now_.blocks = others * part.blocks, now_.heads = part.has_head ? others : 0;
   }
 
@@ -105,7 +115,7 @@ class Holdings {
     now_.is_at_head = stage_ + 1 == schedule_.stages();
     now_.is_first = false;
     if (action.kind == Kind::forward) forward();
-    if (action.kind == Kind::backward) backward();
+    if (action.kind == Kind::backward) backward(action.micro_batch);
     if (action.kind == Kind::backward_input) backward_input();
     if (action.kind == Kind::backward_weight) backward_weight();
   }
@@ -118,7 +128,7 @@ class Holdings {
   }
 
   // From the last block to the first, and where it is here, the embedding.
-  void backward() {
+  void backward(int micro_batch) {
     begin_gradients();
     now_.heads -= now_.is_at_head;
     now_.has_head_gradient |= now_.is_at_head;
@@ -126,6 +136,8 @@ class Holdings {
       at.blocks -= done, at.gradients += made;
     });
     at_embedding();
+    if (micro_batch + 1 < schedule_.micro_batches) return;
+    now_.blocks -= others_ * blocks_, now_.heads -= now_.is_at_head ? others_ : 0;
   }
 
   void backward_input() {
@@ -178,6 +190,7 @@ class Holdings {
   const pipeline_parallel::Schedule& schedule_;
   const std::int64_t layers_;
   PipelinePart& part_;
+  const double others_;
   std::vector<bool> has_gradients_;  // [stage]: whether a B or W has begun
   Moment now_;
   int stage_ = 0;
@@ -193,7 +206,7 @@ pipeline_parallel::Schedule schedule_of_rank(const Plan& plan, int rank) {
   const auto m = static_cast<int>(
       is_from_file(plan) ? plan.micro_batches : std::min<std::int64_t>(plan.micro_batches, 8 * p));
   if (p == 1) return pipeline_parallel::make_schedule("1f1b", 1, std::min(m, 2));
-  if (const auto* generator = generator_of(plan)) {
+  if (const auto* generator = generator_of(plan.schedule)) {
     pipeline_parallel::Schedule schedule{m, generator->placement(p, v), {}};
     schedule.actions.resize(static_cast<std::size_t>(p));
     schedule.actions[static_cast<std::size_t>(rank)] = generator->make(p, v, m, rank);
@@ -205,8 +218,8 @@ pipeline_parallel::Schedule schedule_of_rank(const Plan& plan, int rank) {
 PipelinePart pipeline_part(const Model& model, const Plan& plan, std::int64_t rank) {
   const int p = plan.mesh.size(Axis::pp), here = static_cast<int>(rank);
   const auto schedule = schedule_of_rank(plan, here);
-  // No later moment holds more, but in gpipe all others that have gone forward.
-  const bool grows = p > 1 && plan.schedule == "gpipe";
+  // No later moment holds more, but where all go forward first, all others that have done so.
+  const bool grows = p > 1 && (plan.schedule == "gpipe" || plan.schedule == "looped_bfs");
   const auto others = grows ? static_cast<double>(plan.micro_batches - schedule.micro_batches) : 0;
   PipelinePart part{.has_embedding = schedule.rank_of.front() == here,
                     .has_head = schedule.rank_of.back() == here};
@@ -255,13 +268,14 @@ void validate(const Plan& plan, const Model& model) {
           model.kv_heads, model.name, t);
   require(p <= model.layers, "pp={} has more stages than {} has blocks ({})", p, model.name,
           model.layers);
-  require(is_from_file(plan) || plan.schedule == "interleaved" ||
-              (plan.schedule == "zb_v" && plan.chunks == 2) || plan.chunks == 1,
-          "--chunks {} needs --schedule interleaved, not {}", plan.chunks, plan.schedule);
-  require(plan.schedule != "interleaved" || plan.micro_batches % p == 0,
-          "the interleaved schedule needs a multiple of pp={} micro-batches, not {}", p,
+  const auto* generator = generator_of(plan.schedule);
+  require(!generator || plan.chunks == 1 || plan.chunks == stages_per_rank(plan),
+          "--chunks {} needs --schedule interleaved, looped_bfs or interleaved_zb, not {}",
+          plan.chunks, plan.schedule);
+  require(!generator || !generator->whole_rounds || plan.micro_batches % p == 0,
+          "the {} schedule needs a multiple of pp={} micro-batches, not {}", plan.schedule, p,
           plan.micro_batches);
-  if (!generator_of(plan) || is_from_file(plan)) require_right(plan);
+  if (!generator) require_right(plan);
   // The first stage may have the embedding alone and the last one the head (layers_of_stage()).
   const auto stages = static_cast<std::int64_t>(placement_of(plan).size());
   require(stages <= model.layers + (stages > p ? 2 : 0),

@@ -39,7 +39,7 @@ Types types_of(autograd::DType dtype);
 struct Plan {
   MeshShape mesh = {};             // dp and fsdp are both data parallel; fsdp shards the parameters
   std::string schedule = "1f1b";   // of the pipeline: a name of its catalogue, or "csv:FILE"
-  std::int64_t chunks = 1;         // of a stage: v of the interleaved schedule
+  std::int64_t chunks = 1;         // of a stage: v of the interleaved schedules
   std::int64_t micro_batch = 1;    // sequences
   std::int64_t micro_batches = 1;  // of one data-parallel rank and step
   std::int64_t sequence = 1024;    // tokens
@@ -105,11 +105,16 @@ struct Recomputation {
 Recomputation recomputation_from(const std::string& text);
 std::string text_of(Recompute recompute, const transformer::RecomputeGroups& groups);
 std::vector<std::string> schedule_names();
+// Whether a schedule of the catalogue takes any number of stages per rank: --chunks.
+bool takes_chunks(const std::string& schedule);
 
 // Reads --mesh of a plan; without text it is one device.
 inline MeshShape planned_mesh(std::string_view text) {
   return text.empty() ? MeshShape() : MeshShape(text);
 }
+
+// As the schedule of the catalogue divides a rank; 0 if it is a file.
+int stages_per_rank(const Plan& plan);
 
 // The pipeline rank of each stage. Throws Error if the schedule is a file that is not for the
 // plan's ranks and micro-batches.

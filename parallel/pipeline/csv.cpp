@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -39,21 +40,57 @@ std::optional<int> take_number(std::string_view& text) {
 
 constexpr int most_of_a_kind = 65536;  // stages, or micro-batches
 
-// None if the cell is no action.
-std::optional<Action> action_in(std::string_view cell) {
-  const std::optional<int> stage = take_number(cell);
+// What torch's lowering adds beside messages and reductions (csv.hpp).
+struct LeftOut {
+  std::string_view letters;
+  bool has_micro_batch;
+};
+constexpr LeftOut left_out[] = {{"UNSHARD", false},
+                                {"RESHARD", false},
+                                {"WAIT_SEND_F", true},
+                                {"WAIT_SEND_B", true},
+                                {"WAIT_REDUCE_GRAD", false}};
+
+// A cell that is one action of torch. `kind` is none if it is left out.
+struct Cell {
+  int stage, micro_batch;
+  std::optional<Kind> kind;
+};
+
+// None if the text is no action.
+std::optional<Cell> cell_of(std::string_view text) {
+  const std::optional<int> stage = take_number(text);
   if (!stage) return std::nullopt;
-  const std::string_view letters = cell.substr(0, cell.find_first_of("0123456789"));
-  cell.remove_prefix(letters.size());
-  for (const Kind kind : all_kinds) {
-    if (letters != letters_of(kind)) continue;
-    if (kind == Kind::reduce_gradients)
-      return cell.empty() ? std::optional(Action{kind, *stage}) : std::nullopt;
-    const std::optional<int> micro_batch = take_number(cell);
-    if (!micro_batch || !cell.empty()) return std::nullopt;
-    return Action{kind, *stage, *micro_batch};
-  }
+  const std::string_view letters = text.substr(0, text.find_first_of("0123456789"));
+  text.remove_prefix(letters.size());
+  const auto cell = [&](std::optional<Kind> kind, bool has_micro_batch) -> std::optional<Cell> {
+    const std::optional<int> micro_batch =
+        has_micro_batch ? take_number(text) : std::optional(no_micro_batch);
+    if (!micro_batch || !text.empty()) return std::nullopt;
+    return Cell{*stage, *micro_batch, kind};
+  };
+  for (const Kind kind : all_kinds)
+    if (letters == letters_of(kind)) return cell(kind, kind != Kind::reduce_gradients);
+  for (const LeftOut& each : left_out)
+    if (letters == each.letters) return cell(std::nullopt, each.has_micro_batch);
   return std::nullopt;
+}
+
+// The actions in a cell: one, or those of (2F4;5B0)OVERLAP_F_B. Empty if it has none.
+std::vector<Cell> cells_of(std::string_view text) {
+  constexpr std::string_view together = ")OVERLAP_F_B";
+  if (!text.starts_with('(') || !text.ends_with(together)) {
+    const std::optional<Cell> cell = cell_of(text);
+    return cell ? std::vector{*cell} : std::vector<Cell>{};
+  }
+  text.remove_prefix(1);
+  text.remove_suffix(together.size());
+  const std::size_t middle = std::min(text.find(';'), text.size());
+  const std::optional<Cell> first = cell_of(text.substr(0, middle)),
+                            second = cell_of(text.substr(std::min(middle + 1, text.size())));
+  const bool overlaps =
+      first && second && first->kind == Kind::forward && second->kind == Kind::backward;
+  return overlaps ? std::vector{*first, *second} : std::vector<Cell>{};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -73,21 +110,26 @@ struct Parser {
     fail("{}:{}:{}: {}", name, at.line, at.column, what);
   }
 
-  void take(std::string_view cell, CellIndex at) {
-    const std::optional<Action> action = action_in(cell);
-    if (!action) {
+  void take(std::string_view text, CellIndex at) {
+    const std::vector<Cell> found = cells_of(text);
+    if (found.empty()) {
       fail_at(at, fmt::format("expected an action, such as 2F0 for forward of stage 2 and "
                               "micro-batch 0, or 2B0, 2I0, 2W0, 2SEND_F0, 2RECV_F0, 2SEND_B0, "
                               "2RECV_B0 or 2REDUCE_GRAD; got \"{}\"",
-                              printable_line(cell)));
+                              printable_line(text)));
     }
-    ++cells;
-    schedule.actions.back().push_back(*action);
-    place(action->stage, at);
-    if (action->micro_batch >= most_of_a_kind)
+    for (const Cell& cell : found) take(cell, at);
+  }
+
+  void take(const Cell& cell, CellIndex at) {
+    place(cell.stage, at);
+    if (cell.micro_batch >= most_of_a_kind)
       fail_at(at, fmt::format("expected a micro-batch from 0 to {}, got {}", most_of_a_kind - 1,
-                              action->micro_batch));
-    schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);
+                              cell.micro_batch));
+    schedule.micro_batches = std::max(schedule.micro_batches, cell.micro_batch + 1);
+    if (!cell.kind) return;
+    ++cells;
+    schedule.actions.back().push_back({*cell.kind, cell.stage, cell.micro_batch});
   }
 
   void place(int stage, CellIndex at) {
@@ -172,6 +214,10 @@ Schedule parse_csv(const std::string& text, const std::string& name) {
 }
 
 Schedule read_csv(const std::string& path) {
+  require(
+      !std::filesystem::is_directory(path),
+      "expected a file with a schedule, a row for each rank; {} is a folder: name the file in it",
+      path);
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   require(file.good(), "cannot read the schedule in {}: does the file exist?", path);

@@ -5,9 +5,15 @@
 //     ,1F0,1B0,1F1,1B1,
 //
 // In torch: PipelineScheduleMulti._dump_csv and _load_csv, in torch/distributed/pipelining/
-// schedules.py. Files go both ways: computations alone ("compute_only" there), or with messages
-// ("compute_comms"). Actions that move parameters (UNSHARD, RESHARD) are not part of a schedule
-// here.
+// schedules.py. Computations alone ("compute_only" there) go both ways. Of a lowered file
+// ("compute_comms") messages and reductions are read. These cells say when torch moves parameters
+// and waits, which here hooks and the executor decide; they are left out:
+//
+//     2UNSHARD 2RESHARD                 parameters of stage 2 that FSDP gathers and frees
+//     2WAIT_SEND_F0 2WAIT_SEND_B0       until a message has been sent
+//     2WAIT_REDUCE_GRAD                 until the gradients have been reduced
+//
+// (2F4;5B0)OVERLAP_F_B, forward of one stage beside backward of another, becomes 2F4 and 5B0.
 #pragma once
 
 #include <string>

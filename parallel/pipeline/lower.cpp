@@ -1,8 +1,8 @@
 #include "parallel/pipeline/lower.hpp"
 
 #include <cstddef>
-#include <map>
 #include <set>
+#include <utility>
 
 namespace ringside::pipeline_parallel {
 
@@ -16,64 +16,79 @@ std::optional<Action> if_between_ranks(const Schedule& schedule, const Action& m
   return message;
 }
 
-// The messages of every lane in the order of the sends, each as its receiver names it, and where in
-// its lane each message is.
-class LaneQueues {
+// Writes down what happens if every action takes one unit of time: a send when its tensor has been
+// made, and at the same time its receive on the other rank.
+class Messages {
  public:
-  struct Queue {
-    std::vector<Action> messages;
-    std::size_t received = 0;  // the first so many have been received
-  };
-
-  explicit LaneQueues(const Schedule& schedule) : schedule_(schedule) {
-    places_.resize(static_cast<std::size_t>(2) * schedule.stages() * schedule.micro_batches);
-    for (const std::vector<Action>& actions : schedule.actions) {
-      for (const Action& action : actions) {
-        const std::optional<Action> send = send_after(schedule, action);
-        if (!send) continue;
-        Queue& queue = queue_of(*send);
-        place(matching(*send)) = queue.messages.size();
-        queue.messages.push_back(matching(*send));
-      }
-    }
+  explicit Messages(Schedule& schedule)
+      : schedule_(schedule),
+        computations_(std::move(schedule.actions)),
+        next_(computations_.size()),
+        posted_(static_cast<std::size_t>(2) * schedule.stages() * schedule.micro_batches) {
+    schedule.actions.assign(computations_.size(), {});
   }
 
-  // Receives the message, and before it all that the lane carries before it.
-  void receive(const Action& message, std::vector<Action>& actions) {
-    Queue& queue = queue_of(message);
-    if (!place(message)) actions.push_back(message);  // nobody sends it: verify() will say so
-    while (place(message) && queue.received <= *place(message))
-      actions.push_back(queue.messages[queue.received++]);
+  void add() {
+    while (take_unit()) {
+    }
+    // Ranks that have not reached their end wait for each other, and find_deadlock() will say so.
+    for (std::size_t rank = 0; rank < computations_.size(); ++rank)
+      for (std::size_t i = next_[rank]; i < computations_[rank].size(); ++i)
+        post(computations_[rank][i]);
+    for (std::size_t rank = 0; rank < computations_.size(); ++rank)
+      while (!finished(rank)) {
+        take(rank);
+        send(rank);
+      }
   }
 
  private:
-  Queue& queue_of(const Action& message) { return queues_[lane_of(schedule_, message)]; }
+  bool finished(std::size_t rank) const { return next_[rank] == computations_[rank].size(); }
 
-  std::optional<std::size_t>& place(const Action& receive) {
-    const std::size_t row =
-        2 * static_cast<std::size_t>(receive.stage) + (receive.kind == Kind::receive_gradient);
-    return places_[row * schedule_.micro_batches + receive.micro_batch];
-  }
-
-  const Schedule& schedule_;
-  std::map<Lane, Queue> queues_;
-  std::vector<std::optional<std::size_t>> places_;
-};
-
-void add_messages(Schedule& schedule) {
-  const Schedule computations = schedule;
-  LaneQueues queues(computations);
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    std::vector<Action>& actions = schedule.actions[rank];
-    actions.clear();
-    for (const Action& action : computations.actions[rank]) {
-      if (const auto needed = receive_before(computations, action))
-        queues.receive(*needed, actions);
-      actions.push_back(action);
-      if (const auto send = send_after(computations, action)) actions.push_back(*send);
+  // One action of every rank that has what it needs. Returns whether there was any.
+  bool take_unit() {
+    std::vector<std::size_t> ready;
+    for (std::size_t rank = 0; rank < computations_.size(); ++rank) {
+      if (finished(rank)) continue;
+      const auto needed = receive_before(schedule_, computations_[rank][next_[rank]]);
+      if (!needed || posted(*needed)) ready.push_back(rank);
     }
+    for (const std::size_t rank : ready) take(rank);
+    for (const std::size_t rank : ready) post(send(rank));
+    return !ready.empty();
   }
-}
+
+  void take(std::size_t rank) {
+    schedule_.actions[rank].push_back(computations_[rank][next_[rank]++]);
+  }
+
+  // What the rank has just computed. Returns it.
+  const Action& send(std::size_t rank) {
+    const Action& computed = computations_[rank][next_[rank] - 1];
+    if (const auto message = send_after(schedule_, computed))
+      schedule_.actions[rank].push_back(*message);
+    return computed;
+  }
+
+  void post(const Action& computation) {
+    const auto message = send_after(schedule_, computation);
+    if (!message) return;
+    const Action receive = matching(*message);
+    schedule_.actions[schedule_.rank_of[receive.stage]].push_back(receive);
+    posted(receive) = true;
+  }
+
+  std::vector<bool>::reference posted(const Action& receive) {
+    const std::size_t row =
+        2 * static_cast<std::size_t>(receive.stage) + carries_gradient(receive.kind);
+    return posted_[row * schedule_.micro_batches + receive.micro_batch];
+  }
+
+  Schedule& schedule_;
+  const std::vector<std::vector<Action>> computations_;
+  std::vector<std::size_t> next_;  // of each rank
+  std::vector<bool> posted_;
+};
 
 void add_reductions(Schedule& schedule) {
   for (std::vector<Action>& actions : schedule.actions) {
@@ -125,7 +140,7 @@ Schedule lower(const Schedule& schedule) {
   Schedule lowered = schedule;
   // Reductions first: then a gradient is sent before the rank reduces.
   if (!has_reductions(schedule)) add_reductions(lowered);
-  if (!has_messages(schedule)) add_messages(lowered);
+  if (!has_messages(schedule)) Messages(lowered).add();
   return lowered;
 }
 

@@ -5,17 +5,21 @@
 //
 //   - A LANE is a directed edge: from one rank to another, for activations or for gradients. It
 //     carries its messages one after another, in the order of the sends.
-//   - A send is asynchronous. The rank goes on; the lane holds the message until it is received.
-//     Only the next send on the SAME lane may have to wait for that.
-//   - A receive waits until its message is there.
+//   - A send is asynchronous. The rank goes on; the lane holds the message until its receive is
+//     posted. Only the next send on the SAME lane may have to wait for that.
+//   - A receive is posted: it gives the message a place to arrive in, and waits for nothing. The
+//     computation that needs the message waits until it is there.
 //   - Two stages on one rank pass tensors to each other without a message.
 //
-// Sends must not block. Under 1F1B rank 0 sends an activation to rank 1 while rank 1 sends a
-// gradient to rank 0: each would wait for the other to receive (proof/deadlock.hpp draws it).
+//     rank 0   F0 send F0   F1 send F1   post B0   B0 ...
+//     rank 1      post F0   F0 .......   post F1   B0 send B0
 //
-// Activations and gradients must not share a lane. On two ranks the stage before and the stage
-// behind are on the same rank, so the interleaved schedule sends both from rank 0 to rank 1; on one
-// lane an activation that is not needed yet would hold up the gradient that is.
+// So receives are posted ahead. If rank 1 posted a receive only right before it needs the message,
+// a rank with several stages could have to wait in a send for a rank that waits for it, where no
+// computations wait in a circle: the deadlock would be made by the receives alone.
+//
+// Activations and gradients do not share a lane. On two ranks the stage before and the stage behind
+// are on the same rank, so the interleaved schedule sends both from rank 0 to rank 1.
 #pragma once
 
 #include <compare>
@@ -43,9 +47,10 @@ std::vector<Lane> lanes_of(const Schedule& schedule);
 std::optional<Action> receive_before(const Schedule& schedule, const Action& action);
 std::optional<Action> send_after(const Schedule& schedule, const Action& action);
 
-// A send follows the computation that makes its tensor; a receive stands where its tensor is
-// needed. If the sender sends another message first on the same lane, then the receiver also
-// receives that one first. Each stage's reduction follows its last B or W.
+// A send follows the computation that makes its tensor. Its receive is posted at the same time, if
+// every action took one unit of time: as early as the message can come, and not earlier, because
+// until it is used it takes memory. So both ends of a lane have the same order. Each stage's
+// reduction follows its last B or W.
 //
 // Messages are added if the schedule has none, and reductions if it has none. So a file that lists
 // its own messages keeps them.

@@ -24,15 +24,23 @@ double idle_slots_of_file(const Plan& plan) {
 //
 //     gpipe, 1f1b    p - 1 slots of F + B
 //     interleaved    the slots are 1/v as long
+//     looped_bfs     the same; with m < p every further stage waits p - m slots
 //     zb_h1          W fills two thirds of them: p - 1 slots of F + I - W, a third of F + I + W
 //     zb_v           p - 1 slots of F, until the first micro-batch has reached the last rank; half
 //                    a stage's forward is a sixth of its work
+//     interleaved_zb as zb_h1, with slots that are 1/v as long
+//     dualpipe_v     as zb_v
 Quantity idle_slots(const Plan& plan) {
   const Quantity p("p", plan.mesh.size(Axis::pp)), v("v", plan.chunks);
   if (plan.schedule.starts_with("csv:")) return {"idle", idle_slots_of_file(plan)};
   if (plan.schedule == "interleaved") return (p - 1) / v;
+  if (plan.schedule == "looped_bfs") {
+    const Quantity m("m", plan.micro_batches);
+    return m.value() < p.value() ? (p - 1 + (v - 1) * (p - m)) / v : (p - 1) / v;
+  }
   if (plan.schedule == "zb_h1") return (p - 1) / 3;
-  if (plan.schedule == "zb_v") return (p - 1) / 6;
+  if (plan.schedule == "zb_v" || plan.schedule == "dualpipe_v") return (p - 1) / 6;
+  if (plan.schedule == "interleaved_zb") return (p - 1) / (3 * v);
   return p - 1;
 }
 
@@ -41,6 +49,9 @@ const char* source_of(const std::string& schedule) {
   if (schedule == "gpipe") return "Huang et al. 2019 (GPipe), section 2.3";
   if (schedule == "interleaved") return "Narayanan et al. 2021, section 2.2.2";
   if (schedule == "zb_h1") return "Qi et al. 2023 (Zero bubble), table 1";
+  if (schedule == "looped_bfs") return "Lamy-Poirier 2023 (Breadth-first pipeline), section 3";
+  if (schedule == "interleaved_zb") return "Qi et al. 2023 (Zero bubble), with stages 1/v as long";
+  if (schedule == "dualpipe_v") return "timed, F = I = W: the fill, as with zb_v";
   if (schedule == "zb_v") return "Qi et al. 2024 (Controllable memory), table 1, and the fill";
   return "Narayanan et al. 2021, section 2.2.1";
 }

@@ -22,8 +22,8 @@ namespace {
 pipeline_parallel::Schedule schedule_of(const Plan& plan) {
   const int ranks = static_cast<int>(plan.mesh.size(Axis::pp)),
             micro_batches = static_cast<int>(plan.micro_batches);
-  const int chunks = plan.schedule == "interleaved" ? static_cast<int>(plan.chunks) : 0;
-  return lower(pipeline_parallel::make_schedule(plan.schedule, ranks, micro_batches, chunks));
+  return lower(
+      pipeline_parallel::make_schedule(plan.schedule, ranks, micro_batches, stages_per_rank(plan)));
 }
 
 void require_ranks(const Plan& plan, const Stragglers& stragglers) {

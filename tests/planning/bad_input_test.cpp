@@ -175,7 +175,7 @@ TEST_CASE("a plan that does not divide the model is refused") {
   CHECK(plan_error("llama3-8b", {}, "pp=64") ==
         "pp=64 has more stages than llama3-8b has blocks (32)");
   CHECK(plan_error("llama3-8b", {.chunks = 2}, "pp=4") ==
-        "--chunks 2 needs --schedule interleaved, not 1f1b");
+        "--chunks 2 needs --schedule interleaved, looped_bfs or interleaved_zb, not 1f1b");
   CHECK(plan_error("llama3-8b", {.schedule = "interleaved", .chunks = 9, .micro_batches = 4},
                    "pp=4") ==
         "the 32 blocks of llama3-8b do not suffice for 36 stages: choose a "

@@ -366,7 +366,9 @@ void add_bench_mesh_command(CLI::App& bench) {
          "Micro-batches of each data rank in a pipeline [--batch times the pp ranks]",
          at_least_one("micro-batch"));
   option("--stages-per-rank N", args.stages_per_rank,
-         "Pipeline stages on each pp rank, with --schedule interleaved [2]", at_least_one("stage"));
+         "Pipeline stages on each pp rank, with --schedule interleaved, looped_bfs or "
+         "interleaved_zb [2]",
+         at_least_one("stage"));
   option.flag("--predict", args.predict,
               "Also simulate each mesh with rates measured here: predicted beside measured");
 }

@@ -23,7 +23,8 @@ void PlanOptions::add_to(CLI::App& command) {
   option("--schedule NAME", given.schedule,
          fmt::format("{}; or csv:FILE, see ringside step pipeline [1f1b]",
                      fmt::join(schedule_names(), ", ")));
-  option("--chunks V", given.chunks, "Chunks of a stage, for interleaved [1]", positive);
+  option("--chunks V", given.chunks,
+         "Chunks of a stage, for interleaved, looped_bfs and interleaved_zb [1]", positive);
   option("--micro-batch N", given.micro_batch, "Sequences of a micro-batch [1]", positive);
   option("--micro-batches N", given.micro_batches,
          "Micro-batches of a data-parallel rank in one step [1]", positive);

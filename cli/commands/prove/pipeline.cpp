@@ -66,7 +66,8 @@ void add_prove_pipeline_command(CLI::App& prove) {
   option("-n,--ranks N", args.ranks, "Only this number of ranks [1 to 16]", in_range(1, 64));
   option("--micro-batches M", args.micro_batches, "Only this number of micro-batches [1 to 64]",
          in_range(1, 1024));
-  option("--stages-per-rank V", args.stages_per_rank, "Only this number, for interleaved [1 to 4]",
+  option("--stages-per-rank V", args.stages_per_rank,
+         "Only this number, for interleaved, looped_bfs and interleaved_zb [1 to 4]",
          in_range(1, 64));
   add_json_option(option.command(), args.json);
 }

@@ -170,13 +170,16 @@ void add_step_pipeline_command(CLI::App& step) {
          schedule_names() + "; csv:FILE reads your own [1f1b]");
   option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));
   option("--micro-batches M", args.micro_batches, "Micro-batches of a step [8]", in_range(1, 1024));
-  option("--stages-per-rank V", args.stages_per_rank, "Stages on each rank, for interleaved [2]",
+  option("--stages-per-rank V", args.stages_per_rank,
+         "Stages on each rank, for interleaved, looped_bfs and interleaved_zb [2]",
          in_range(1, 64));
-  option("--forward T", args.durations.forward, "Duration of F of a stage [1]");
+  const auto duration = in_range(0, 1e9);
+  option("--forward T", args.durations.forward, "Duration of F of a stage [1]", duration);
   option("--backward T", args.durations.backward,
-         "Duration of the whole backward of a stage, I and W [2]");
-  option("--weight T", args.durations.weight, "The part of it that W takes [1]");
-  option("--message T", args.durations.message, "Time of a message between two ranks [0]");
+         "Duration of the whole backward of a stage, I and W [2]", duration);
+  option("--weight T", args.durations.weight, "The part of it that W takes [1]", duration);
+  option("--message T", args.durations.message, "Time of a message between two ranks [0]",
+         duration);
   option("--svg FILE", args.svg, "Draw the picture to this file");
   option("--html FILE", args.html,
          "Write a page that plays all pipeline schedules and collectives in a browser, "

@@ -124,7 +124,9 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
                   "`ringside step pipeline` draws them [1f1b]",
                   pipeline_parallel::schedule_names()));
   option("--stages-per-rank N", args.stages_per_rank,
-         "Pipeline stages on each pp rank, with --schedule interleaved [2]", at_least_one("stage"));
+         "Pipeline stages on each pp rank, with --schedule interleaved, looped_bfs or "
+         "interleaved_zb [2]",
+         at_least_one("stage"));
   option("--bucket-mb MB", args.plan.bucket_mb,
          "Bucket size of bucketed, zero1_broadcast, zero1 and zero2, in 10^6 bytes [25]",
          positive());

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "parallel/pipeline/lower.hpp"
+
 namespace ringside::cli {
 
 using pipeline_parallel::Action;
@@ -24,7 +26,6 @@ std::size_t slowest_replica(const Simulation& s) {
 
 // The names of the executor's phases.
 const char* phase_of(Kind kind) {
-  if (is_receive(kind)) return "receive";
   if (kind == Kind::forward) return "forward";
   if (kind == Kind::backward_input) return "backward input";
   return kind == Kind::backward_weight ? "backward weight" : "backward";
@@ -44,7 +45,7 @@ RankTrace trace_of(const Simulation& s, std::size_t replica, int rank) {
   for (std::size_t i = 0; i < s.lowered.actions[rank].size(); ++i) {
     const Action& action = s.lowered.actions[rank][i];
     const auto& [start, end] = s.timeline.replicas[replica].spans[rank][i];
-    if (end == start) continue;
+    if (end == start || is_receive(action.kind)) continue;
     const std::string about = text_of(action);
     if (is_send(action.kind)) {
       const bool on = action.kind == Kind::send_activation;
@@ -56,11 +57,14 @@ RankTrace trace_of(const Simulation& s, std::size_t replica, int rank) {
     } else if (action.kind == Kind::reduce_gradients) {
       add(call, "reduce gradients", fmt::format("stage {}", action.stage), start, end);
     } else {
-      const bool receives = is_receive(action.kind);
-      const double waits = receives ? end - start : s.timeline.exposed[replica][rank][i];
+      const auto received = receive_before(s.lowered, action);
+      if (received && start > last) {
+        add(phase, "receive", text_of(*received), last, start);
+        add(wait, "wait for recv", text_of(*received), last, start);
+      }
+      const double waits = s.timeline.exposed[replica][rank][i];
       add(phase, phase_of(action.kind), about, start, end);
-      if (waits > 0)
-        add(wait, receives ? "wait for recv" : "wait for communication", about, end - waits, end);
+      if (waits > 0) add(wait, "wait for communication", about, end - waits, end);
       last = end;
     }
   }

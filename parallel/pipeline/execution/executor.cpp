@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <iterator>
 #include <utility>
 
 #include "autograd/kernels/profile.hpp"
@@ -53,17 +52,12 @@ Executor::Executor(const Schedule& lowered, int rank, collectives::Messages& mes
           "the executor needs the messages between ranks: call lower() on the schedule first");
   for (int r = static_cast<int>(names_.size()); r < lowered.ranks(); ++r)
     names_.push_back(fmt::format("rank {} of the pipeline", r));
-  std::ranges::copy_if(lowered.actions[rank], std::back_inserter(receives_),
-                       [](const Action& action) { return is_receive(action.kind); });
 }
 
 void Executor::run() {
-  const Action* current = nullptr;
+  doing_.reset();
   try {
-    received_ = 0;
-    expect_next_message();
     for (const Action& action : schedule_.actions[rank_]) {
-      current = &action;
       carry_out(action);
       free_what_has_left();
     }
@@ -75,23 +69,29 @@ void Executor::run() {
     // Another rank's sentence is passed on as it is.
     give_up(failure.heard_from_another()
                 ? failure.cause
-                : fmt::format("{}: {}", current ? describe(*current) : "", failure.what()));
+                : fmt::format("{}: {}", doing_ ? describe(*doing_) : "", failure.what()));
   } catch (const std::exception& error) {
-    give_up(fmt::format("{}: {}", current ? describe(*current) : "", error.what()));
+    give_up(fmt::format("{}: {}", doing_ ? describe(*doing_) : "", error.what()));
   }
 }
 
 void Executor::give_up(const std::string& cause) {
   messages_.abort(cause);
-  expected_.reset();
+  posted_.clear();
   leaving_.clear();
   held_.clear();
   throw Error(cause);
 }
 
 void Executor::carry_out(const Action& action) {
+  doing_ = action;
   if (is_send(action.kind)) return send(action);
-  if (is_receive(action.kind)) return receive(action);
+  if (is_receive(action.kind)) return post(action);
+  if (const auto needed = receive_before(schedule_, action)) {
+    doing_ = *needed;
+    wait_for(*needed);
+    doing_ = action;
+  }
   Trace* const trace = Trace::here();
   autograd::Profile::begin();
   const auto start = trace ? Clock::now() : Clock::time_point{};
@@ -147,24 +147,22 @@ void Executor::free_what_has_left() {
   });
 }
 
-void Executor::receive(const Action& action) {
-  expected_->work.wait();
-  held_[action] = expected_->tensor;
-  expected_.reset();
-  ++received_;
-  expect_next_message();
+// Gives a message a tensor to come into.
+void Executor::post(const Action& receive) {
+  Tensor tensor = work_.empty_for(receive);
+  const std::string label = label_of(receive);
+  const collectives::Buffer buffer = parallel::buffer_of(tensor, label);
+  const int from = schedule_.rank_of[other_stage(receive)];
+  auto work = messages_.recv(buffer, from, tag_of(receive, schedule_), label);
+  posted_.emplace(receive, Message{std::move(tensor), std::move(work)});
 }
 
-// Gives the next message that this rank receives a tensor to come into.
-void Executor::expect_next_message() {
-  if (received_ == receives_.size()) return;
-  const Action& next = receives_[received_];
-  Tensor tensor = work_.empty_for(next);
-  const std::string label = label_of(next);
-  const collectives::Buffer buffer = parallel::buffer_of(tensor, label);
-  const int from = schedule_.rank_of[other_stage(next)];
-  expected_.emplace(
-      Message{std::move(tensor), messages_.recv(buffer, from, tag_of(next, schedule_), label)});
+void Executor::wait_for(const Action& receive) {
+  const auto found = posted_.find(receive);
+  require(found != posted_.end(), "{} is needed before it is posted", text_of(receive));
+  found->second.work.wait();
+  held_[receive] = std::move(found->second.tensor);
+  posted_.erase(found);
 }
 
 // The first stage has no input, the last stage no gradient of its result: undefined.

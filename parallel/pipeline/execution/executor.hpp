@@ -1,19 +1,18 @@
 // The executor: carries out one rank's actions of a pipeline schedule, one after the other.
 //
 //     for each action of this rank
-//         1RECV_F0   wait for the message                messages.hpp
-//         1F0        forward, with its tensor            stage_work.hpp
+//         1RECV_F0   post a new tensor to receive into   messages.hpp
+//         1F0        wait until it is there; forward     stage_work.hpp
 //         1SEND_F0   start to send what forward returned; go on at once
 //         ...
 //
-// Messages travel while the stages compute. The next one that this rank receives has its tensor
-// before it is needed; others that come early are kept by Messages. The tag of a message says which
-// tensor it is, so no message waits for another.
+// Messages travel while the stages compute, into tensors that the schedule posts when they are sent
+// (lower.hpp). One that comes earlier is kept by Messages. The tag of a message says which tensor it
+// is, so no message waits for another.
 //
 // A breakpoint in Executor::carry_out shows a rank's whole step, action by action.
 #pragma once
 
-#include <cstddef>
 #include <list>
 #include <map>
 #include <optional>
@@ -48,8 +47,8 @@ class Executor {
   void compute(const Action& action);
   void hand_on(const Action& action, autograd::Tensor made);
   void send(const Action& action);
-  void receive(const Action& action);
-  void expect_next_message();
+  void post(const Action& receive);
+  void wait_for(const Action& receive);
   void free_what_has_left();
   autograd::Tensor take(const Action& message, const Action& by);
   [[noreturn]] void give_up(const std::string& cause);
@@ -67,13 +66,12 @@ class Executor {
   collectives::Messages& messages_;
   StageWork& work_;
   std::vector<std::string> names_;
+  std::optional<Action> doing_;  // or waiting for
   // The tensors between two actions, each made by one and used up by another: by the receive that
   // brought it, or would bring it from another rank, or by the send that will carry it away.
   std::map<Action, autograd::Tensor> held_;
   std::list<Message> leaving_;
-  std::vector<Action> receives_;     // of this rank, in order
-  std::size_t received_ = 0;         // how many of them are done
-  std::optional<Message> expected_;  // the next of them
+  std::map<Action, Message> posted_;
 };
 
 // Only the forward pass of `micro_batches` through stages that are placed so; with messages.

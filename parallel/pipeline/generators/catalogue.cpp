@@ -6,8 +6,11 @@
 #include "base/shared_library.hpp"
 #include "base/text/words.hpp"
 #include "parallel/pipeline/csv.hpp"
+#include "parallel/pipeline/generators/dualpipe_v.hpp"
 #include "parallel/pipeline/generators/gpipe.hpp"
 #include "parallel/pipeline/generators/interleaved.hpp"
+#include "parallel/pipeline/generators/interleaved_zb.hpp"
+#include "parallel/pipeline/generators/looped_bfs.hpp"
 #include "parallel/pipeline/generators/one_f_one_b.hpp"
 #include "parallel/pipeline/generators/zb_h1.hpp"
 #include "parallel/pipeline/generators/zb_v.hpp"
@@ -23,6 +26,10 @@ const std::vector<Generator>& all_generators() {
        .default_stages_per_rank = 2,
        .whole_rounds = true,
        .make = interleaved},
+      {.name = "looped_bfs",
+       .most_stages_per_rank = unlimited_stages,
+       .default_stages_per_rank = 2,
+       .make = looped_bfs},
       {.name = "zb_h1", .make = [](int p, int, int m, int rank) { return zb_h1(p, m, rank); }},
       {.name = "zb_v",
        .fewest_stages_per_rank = 2,
@@ -30,6 +37,17 @@ const std::vector<Generator>& all_generators() {
        .default_stages_per_rank = 2,
        .placement = [](int p, int) { return v_placement(p); },
        .make = [](int p, int, int m, int rank) { return zb_v(p, m, rank); }},
+      {.name = "interleaved_zb",
+       .most_stages_per_rank = unlimited_stages,
+       .default_stages_per_rank = 2,
+       .whole_rounds = true,
+       .make = interleaved_zb},
+      {.name = "dualpipe_v",
+       .fewest_stages_per_rank = 2,
+       .most_stages_per_rank = 2,
+       .default_stages_per_rank = 2,
+       .placement = [](int p, int) { return v_placement(p); },
+       .make = [](int p, int, int m, int rank) { return dualpipe_v(p, m, rank); }},
   };
   return generators;
 }

@@ -28,7 +28,7 @@ constexpr int unlimited_stages = 1 << 16;
 
 const std::vector<Generator>& all_generators();
 
-// "gpipe, 1f1b, interleaved, zb_h1 and zb_v".
+// "gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_v, interleaved_zb and dualpipe_v".
 std::string schedule_names();
 
 // Why this generator does not serve these numbers, as a sentence that says what would; empty if it

@@ -1,7 +1,6 @@
 #include "parallel/pipeline/proof/deadlock.hpp"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,9 +13,7 @@ namespace ringside::pipeline_parallel {
 namespace {
 
 const char* in_words(Sends sends) {
-  constexpr std::array words{"where sends are buffered", "where nothing is buffered",
-                             "where sends block"};
-  return words.at(static_cast<std::size_t>(sends));
+  return sends == Sends::buffered ? "where sends are buffered" : "where nothing is buffered";
 }
 
 }  // namespace

@@ -18,6 +18,17 @@ std::optional<double> idle_of_whole_backward(double p, double, const Durations& 
   return (p - 1) * (d.forward + d.backward);
 }
 
+std::optional<double> idle_of_late_weights(double p, double m, const Durations& d) {
+  const bool holds = m >= p && d.weight <= d.input();
+  return holds ? std::optional((p - 1) * (d.forward + d.input() - d.weight)) : std::nullopt;
+}
+
+// On a V, where the pattern needs so many micro-batches.
+std::optional<double> idle_of_v(double p, double m, double needed, const Durations& d) {
+  const bool holds = m >= needed && d.forward == d.weight && d.forward == d.input();
+  return holds ? std::optional((p - 1) * d.forward) : std::nullopt;
+}
+
 constexpr Formula formulas[] = {
     {"gpipe", "(p-1)/(m+p-1)", "m", idle_of_whole_backward,
      [](int, int m, int, int) { return std::optional(m); }},
@@ -27,18 +38,21 @@ constexpr Formula formulas[] = {
      [](int p, int m, int v, int r) {
        return std::optional(std::min(v * m, (v + 1) * p - 1 - 2 * r));
      }},
-    {"zb_h1", "idle (p-1)(F+I-W)", "min(m, p)",
+    {"looped_bfs", "(p-1)/(vm+p-1)", "vm",
      [](double p, double m, const Durations& d) {
-       const bool holds = m >= p && d.weight <= d.input();
-       return holds ? std::optional((p - 1) * (d.forward + d.input() - d.weight)) : std::nullopt;
+       return m >= p ? idle_of_whole_backward(p, m, d) : std::nullopt;
      },
+     [](int, int m, int v, int) { return std::optional(v * m); }},
+    {"zb_h1", "idle (p-1)(F+I-W)", "min(m, p)", idle_of_late_weights,
      [](int p, int m, int, int) { return std::optional(std::min(m, p)); }},
     {"zb_v", "idle (p-1)F", "2p",
-     [](double p, double m, const Durations& d) {
-       const bool holds = m >= 2 * p - 1 && d.forward == d.weight && d.forward == d.input();
-       return holds ? std::optional((p - 1) * d.forward) : std::nullopt;
-     },
+     [](double p, double m, const Durations& d) { return idle_of_v(p, m, 2 * p - 1, d); },
      [](int p, int m, int, int) { return m >= 2 * p - 1 ? std::optional(2 * p) : std::nullopt; }},
+    {"interleaved_zb", "idle (p-1)(F+I-W)", "vp", idle_of_late_weights,
+     [](int p, int, int v, int) { return std::optional(v * p); }},
+    {"dualpipe_v", "idle (p-1)F", "2p+1",
+     [](double p, double m, const Durations& d) { return idle_of_v(p, m, 2 * p, d); },
+     [](int p, int m, int, int) { return m >= 2 * p ? std::optional(2 * p + 1) : std::nullopt; }},
 };
 
 const Formula* formula_of(std::string_view schedule) {

@@ -4,24 +4,29 @@
 // durations of one stage. Idle is what a step takes beyond the computations of one rank, which are
 // v m (F+B) on every rank. The bubble is idle / (idle + v m (F+B)).
 //
-//     schedule      idle             bubble             activations on rank r
-//     gpipe         (p-1) (F+B)      (p-1) / (m+p-1)    m
-//     1f1b          (p-1) (F+B)      (p-1) / (m+p-1)    min(m, p-r)
-//     interleaved   (p-1) (F+B)      (p-1) / (vm+p-1)   min(vm, (v+1)p - 1 - 2r)
-//     zb_h1         (p-1) (F+I-W)                       min(m, p)
-//     zb_v          (p-1) F                             2p
+//     schedule         idle             bubble             activations on rank r
+//     gpipe            (p-1) (F+B)      (p-1) / (m+p-1)    m
+//     1f1b             (p-1) (F+B)      (p-1) / (m+p-1)    min(m, p-r)
+//     interleaved      (p-1) (F+B)      (p-1) / (vm+p-1)   min(vm, (v+1)p - 1 - 2r)
+//     looped_bfs       (p-1) (F+B)      (p-1) / (vm+p-1)   vm
+//     zb_h1            (p-1) (F+I-W)                       min(m, p)
+//     zb_v             (p-1) F                             2p
+//     interleaved_zb   (p-1) (F+I-W)                       vp
+//     dualpipe_v       (p-1) F                             2p + 1
 //
 // Narayanan et al. 2021 divide by the computations alone, so (p-1)/m stands there for 1F1B. Here
 // the bubble is a part of the whole step, as torch and Huang et al. 2019 count it.
 //
-// Messages take no time. zb_h1 needs m >= p and W <= I. zb_v needs F = I = W and m >= 2p-1; what
-// remains, (p-1) F, is the time until the first micro-batch reaches the last rank, which no
-// schedule avoids if all ranks end together. Qi et al. measure each rank from its first action to
-// its last, so they have 0.
+// Messages take no time. looped_bfs needs m >= p, zb_h1 and interleaved_zb also W <= I. zb_v needs
+// F = I = W and m >= 2p-1, dualpipe_v the same and m >= 2p; what remains, (p-1) F, is the time
+// until the first micro-batch reaches the last rank, which no schedule avoids if all ranks end
+// together. Qi et al. measure each rank from its first action to its last, so they have 0.
 //
 // Sources: Huang et al. 2019 (gpipe.hpp); Narayanan et al. 2021, section 2.2 (one_f_one_b.hpp,
 // interleaved.hpp), and its implementation for the warm-up, on which (v+1)p - 1 depends; Qi et al.
-// 2024, table 1 and section 6 (zb_h1.hpp, zb_v.hpp).
+// 2024, table 1 and section 6 (zb_h1.hpp, zb_v.hpp); Lamy-Poirier 2023 (looped_bfs.hpp). DeepSeek
+// (dualpipe_v.hpp) publishes (p-1) (F&B + B - 3W) for DualPipeV, where F&B is an overlapped pair:
+// here pairs do not overlap, and the formula is counted on the schedule, as that of interleaved_zb.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // Timing: when each action of a schedule starts and ends, if every action takes a given time.
 //
-// An action starts when the one before it on its rank has ended and, for a receive, ends when the
-// message has arrived. So the time of a step is the longest path through the actions of all ranks.
+// A computation starts when the one before it on its rank has ended and the message that it needs
+// has arrived. So the time of a step is the longest path through the actions of all ranks.
 #pragma once
 
 #include <vector>

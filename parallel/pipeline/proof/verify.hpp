@@ -16,8 +16,8 @@
 // An empty result means proved. Otherwise each entry is a sentence:
 //
 //     rank 1 runs 1W0 before 1I0, which leaves behind what W needs
-//     deadlock where sends are buffered: rank 0 waits in 0RECV_B0 for 1SEND_B0 of rank 1; rank 1
-//     waits in 1RECV_F1 for 0SEND_F1 of rank 0
+//     deadlock where sends are buffered: rank 0 waits in 0B0 for 1SEND_B0 of rank 1; rank 1 waits
+//     in 1F1 for 0SEND_F1 of rank 0
 #pragma once
 
 #include <string>

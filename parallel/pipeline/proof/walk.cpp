@@ -27,17 +27,15 @@ std::optional<Action> Walk::waited_for(int rank) const {
   const Action& action = next_action(rank);
   // How many actions the rank of this one has passed.
   const auto passed = [&](const Action& other) { return next_[schedule_.rank_of[other.stage]]; };
-  if (is_receive(action.kind)) {
-    const Action send = matching(action);
-    // A blocking send is still under way when its receive begins.
-    const int done = sends_ == Sends::blocking ? 0 : 1;
-    return passed(send) >= places_.of(send) + done ? std::nullopt : std::optional(send);
+  if (const auto needed = receive_before(schedule_, action)) {
+    const Action send = matching(*needed);
+    return passed(send) > places_.of(send) ? std::nullopt : std::optional(send);
   }
   if (!is_send(action.kind) || sends_ == Sends::buffered) return std::nullopt;
   const auto before = last_sent_.find(lane_of(schedule_, action));
-  if (sends_ == Sends::one_per_lane && before == last_sent_.end()) return std::nullopt;
-  const Action receive = matching(sends_ == Sends::blocking ? action : before->second);
-  return passed(receive) >= places_.of(receive) ? std::nullopt : std::optional(receive);
+  if (before == last_sent_.end()) return std::nullopt;
+  const Action receive = matching(before->second);
+  return passed(receive) > places_.of(receive) ? std::nullopt : std::optional(receive);
 }
 
 void Walk::pass(int rank) {
@@ -70,16 +68,20 @@ void Clocks::send(const Place& at, double seconds) {
 }
 
 void Clocks::receive(const Place& at) {
-  const Action sent = matching(schedule_.actions[at.rank][at.index]);
-  const double start = now[at.rank],
-               arrived = span({schedule_.rank_of[sent.stage], places_.of(sent)}).end;
-  now[at.rank] = std::max(start, arrived);
-  span(at) = {start, now[at.rank]};
+  span(at) = {now[at.rank], now[at.rank]};
 }
 
 void Clocks::compute(const Place& at, double seconds) {
-  span(at) = {now[at.rank], now[at.rank] + seconds};
-  now[at.rank] += seconds;
+  double& now_here = now[at.rank];
+  if (const auto needed = receive_before(schedule_, schedule_.actions[at.rank][at.index])) {
+    const Action sent = matching(*needed);
+    const double arrived = span({schedule_.rank_of[sent.stage], places_.of(sent)}).end;
+    Span& received = span({at.rank, places_.of(*needed)});
+    received.end = std::max(received.start, arrived);
+    now_here = std::max(now_here, arrived);
+  }
+  span(at) = {now_here, now_here + seconds};
+  now_here += seconds;
 }
 
 }  // namespace ringside::pipeline_parallel

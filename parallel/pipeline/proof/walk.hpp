@@ -29,9 +29,8 @@ struct Place {
 // What a send may wait for.
 enum class Sends {
   buffered,      // nothing: the message is copied away
-  one_per_lane,  // the message before it on its lane: nothing is copied, and a lane carries one
-                 // message at a time (lower.hpp). The executor needs no more than this
-  blocking,      // its own receive. Not how the executor sends: it shows why sends must not block
+  one_per_lane,  // the receive of the message before it on its lane: nothing is copied, and a lane
+                 // carries one message at a time (lower.hpp). The executor needs no more than this
 };
 
 // All ranks on one thread, each as far as it gets.
@@ -59,8 +58,8 @@ class Walk {
   std::map<Lane, Action> last_sent_;
 };
 
-// All actions, each after the one before it on its rank and, for a receive, after its send. Throws
-// Error if the schedule hangs.
+// All actions, each after the one before it on its rank, and a computation after the send that it
+// waits for. Throws Error if the schedule hangs.
 std::vector<Place> in_order(const Schedule& lowered, const Places& places);
 
 // When each action of one pipeline starts and ends. The actions are taken in order.
@@ -72,7 +71,10 @@ class Clocks {
   // The span of a send is that of its message, which takes so many seconds on its lane after those
   // before it. The rank goes on at once.
   void send(const Place& at, double seconds);
+  // The span of a receive begins when it is posted. It ends when the message has arrived, which is
+  // known when the computation that needs it has its turn.
   void receive(const Place& at);
+  // Begins when the rank is free and its message has arrived.
   void compute(const Place& at, double seconds);
 
   Span& span(const Place& at) { return spans[at.rank][at.index]; }

@@ -96,7 +96,6 @@ class Walk {
   struct Unit {
     int next = 0;  // the action that it takes next
     bool computes = false;
-    double waits_since = 0;
   };
   // Transfers that go one after the other: those of a lane, and the buckets of a rank's group.
   struct Line {
@@ -108,26 +107,36 @@ class Walk {
     return timeline_.replicas[replica].spans[rank][index];
   }
 
-  // Takes actions of a unit until it computes, waits for a message, or is done.
+  // Takes actions of a unit until it computes, waits for a message that it needs, or is done.
   void go_on(std::size_t i, int rank) {
     Unit& unit = units_[i][rank];
     while (!unit.computes && unit.next < static_cast<int>(schedule_.actions[rank].size())) {
       const Action& action = schedule_.actions[rank][unit.next];
       if (is_receive(action.kind)) {
-        const Action sent = matching(action);
-        const double arrived = span(i, schedule_.rank_of[sent.stage], places_.of(sent)).end;
-        if (arrived < 0) return;
-        span(i, rank, unit.next) = {std::min(unit.waits_since, now_), now_};
+        span(i, rank, unit.next) = {now_, now_};
       } else if (is_send(action.kind)) {
         send(i, rank, unit.next, action);
       } else if (is_computation(action.kind)) {
+        if (!receive(i, rank, action)) return;
         compute(i, rank, action);
       } else if (input_.replicas[i].stages[action.stage].buckets == 0) {
         span(i, rank, unit.next) = {now_, now_};
       }
       ++unit.next;
-      unit.waits_since = now_;
     }
+  }
+
+  // Whether what a computation needs of another rank has arrived. The span of its receive ends
+  // then.
+  bool receive(std::size_t i, int rank, const Action& computation) {
+    const auto needed = receive_before(schedule_, computation);
+    if (!needed) return true;
+    const Action sent = matching(*needed);
+    const double arrived = span(i, schedule_.rank_of[sent.stage], places_.of(sent)).end;
+    if (arrived < 0) return false;
+    pipeline_parallel::Span& received = span(i, rank, places_.of(*needed));
+    received.end = std::max(received.start, arrived);
+    return true;
   }
 
   void compute(std::size_t i, int rank, const Action& action) {
@@ -229,7 +238,6 @@ class Walk {
   void happen(const Event& event) {
     if (event.what == Event::unit_is_free) {
       units_[event.replica][event.rank].computes = false;
-      units_[event.replica][event.rank].waits_since = now_;
       go_on(event.replica, event.rank);
     } else if (event.what == Event::bucket_is_ready) {
       ready(event);

@@ -178,8 +178,8 @@ TEST_CASE("a file whose warm-up is too short is refused with the circle") {
   const TemporaryFile csv(".csv");
   std::ofstream(csv.path) << "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n";
   const std::string circle =
-      "deadlock where sends are buffered: rank 0 waits in 0RECV_B0 for 1SEND_B0 of rank 1; rank 1 "
-      "waits in 1RECV_F1 for 0SEND_F1 of rank 0\n";
+      "deadlock where sends are buffered: rank 0 waits in 0B0 for 1SEND_B0 of rank 1; rank 1 "
+      "waits in 1F1 for 0SEND_F1 of rank 0\n";
   const Outcome step = ringside_with({"step", "pipeline", "csv:" + csv.path});
   CHECK(step.exit_code == 1);
   CHECK(step.out == "");
@@ -195,12 +195,15 @@ TEST_CASE("prove pipeline has a line for each schedule, beside the formulas") {
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
   CHECK(contains(outcome.out,
-                 "schedule     stages  proved  bubble  by formula         holds  by formula\n"
-                 "gpipe             1  1 of 1  27.3 %  (p-1)/(m+p-1)          8  m\n"
-                 "1f1b              1  1 of 1  27.3 %  (p-1)/(m+p-1)          4  min(m, p-r)\n"
-                 "interleaved     1-4  4 of 4   8.6 %  (p-1)/(vm+p-1)        19  (v+1)p-1-2r\n"
-                 "zb_h1             1  1 of 1  11.1 %  idle (p-1)(F+I-W)      4  min(m, p)\n"
-                 "zb_v              2  1 of 1   5.9 %  idle (p-1)F            8  2p\n"));
+                 "schedule        stages  proved  bubble  by formula         holds  by formula\n"
+                 "gpipe                1  1 of 1  27.3 %  (p-1)/(m+p-1)          8  m\n"
+                 "1f1b                 1  1 of 1  27.3 %  (p-1)/(m+p-1)          4  min(m, p-r)\n"
+                 "interleaved        1-4  4 of 4   8.6 %  (p-1)/(vm+p-1)        19  (v+1)p-1-2r\n"
+                 "looped_bfs         1-4  4 of 4   8.6 %  (p-1)/(vm+p-1)        32  vm\n"
+                 "zb_h1                1  1 of 1  11.1 %  idle (p-1)(F+I-W)      4  min(m, p)\n"
+                 "zb_v                 2  1 of 1   5.9 %  idle (p-1)F            8  2p\n"
+                 "interleaved_zb     1-4  4 of 4   3.0 %  idle (p-1)(F+I-W)     16  vp\n"
+                 "dualpipe_v           2  1 of 1   5.9 %  idle (p-1)F            9  2p+1\n"));
   CHECK(longest_line(outcome.out) <= 80);
   const Outcome one = ringside_with({"prove", "pipeline", "--schedule", "zb_v", "-n", "2"});
   CHECK(contains(one.out, "zb_v           2  64 of 64"));
@@ -237,11 +240,19 @@ TEST_CASE("wrong arguments get a sentence") {
     return outcome.err;
   };
   CHECK(error_of({"step", "pipeline", "2f2b"}) ==
-        "ringside: there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, zb_h1 "
-        "and zb_v, and csv:FILE for your own\n");
+        "ringside: there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, "
+        "looped_bfs, zb_h1, zb_v, interleaved_zb and dualpipe_v, and csv:FILE for your own\n");
   CHECK(error_of({"prove", "pipeline", "--schedule", "2f2b"}) ==
-        "ringside: there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, zb_h1 "
-        "and zb_v, and csv:FILE for your own\n");
+        "ringside: there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, "
+        "looped_bfs, zb_h1, zb_v, interleaved_zb and dualpipe_v, and csv:FILE for your own\n");
+  CHECK(
+      error_of({"step", "pipeline", "--forward", "-1"}) ==
+      "ringside: --forward: a number from 0 to 1000000000 is expected, not -1\nTry: ringside step "
+      "--help\n");
+  CHECK(
+      error_of({"step", "pipeline", "csv:/tmp"}) ==
+      "ringside: expected a file with a schedule, a row for each rank; /tmp is a folder: name the "
+      "file in it\n");
   CHECK(error_of({"step", "pipeline", "gpipe", "--schedule", "1f1b"}) ==
         "ringside: --schedule takes one value, not 2\nTry: ringside step --help\n");
   CHECK(

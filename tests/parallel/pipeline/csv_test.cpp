@@ -54,13 +54,45 @@ TEST_CASE("every kind of action is read and written") {
   CHECK(verify(schedule).empty());
 }
 
+// Written by torch 2.15: ScheduleDualPipeV on 2 ranks with 4 micro-batches, _dump_csv() with
+// "compute_comms".
+TEST_CASE("a lowered file of torch is read: what torch waits for and gathers is left out") {
+  const Schedule schedule = parse_csv(
+      "0UNSHARD,3UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,3RECV_F0,0F2,0SEND_F2,3F0,3RECV_F1,3I0,"
+      "3SEND_B0,3W0,3F1,3RECV_F2,0RECV_B0,(0F3;3B1)OVERLAP_F_B,0SEND_F3,3SEND_B1,"
+      "(3F2;0B0)OVERLAP_F_B,0WAIT_SEND_F0,3RECV_F3,0RECV_B1,3B2,3SEND_B2,"
+      "(3F3;0B1)OVERLAP_F_B,0WAIT_SEND_F1,0RECV_B2,3B3,3SEND_B3,3REDUCE_GRAD,0RECV_B3,"
+      "3WAIT_REDUCE_GRAD,3RESHARD,0I2,0WAIT_SEND_F2,0W2,0I3,0WAIT_SEND_F3,0W3,0REDUCE_GRAD,"
+      "0WAIT_REDUCE_GRAD,0RESHARD,3WAIT_SEND_B0,3WAIT_SEND_B1,3WAIT_SEND_B2,3WAIT_SEND_B3\n"
+      "1UNSHARD,2UNSHARD,1RECV_F0,1F0,1RECV_F1,2F0,2SEND_F0,1RECV_F2,1F1,2F1,2SEND_F1,"
+      "2RECV_B0,1F2,2B0,2WAIT_SEND_F0,(2F2;1B0)OVERLAP_F_B,2SEND_F2,1SEND_B0,1RECV_F3,"
+      "2RECV_B1,(1F3;2B1)OVERLAP_F_B,2WAIT_SEND_F1,(2F3;1B1)OVERLAP_F_B,2SEND_F3,1SEND_B1,"
+      "2RECV_B2,2B2,2WAIT_SEND_F2,1B2,1SEND_B2,2RECV_B3,2I3,2WAIT_SEND_F3,1I3,1SEND_B3,2W3,"
+      "2REDUCE_GRAD,2WAIT_REDUCE_GRAD,2RESHARD,1W3,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,"
+      "1WAIT_SEND_B0,1WAIT_SEND_B1,1WAIT_SEND_B2,1WAIT_SEND_B3\n",
+      "torch.csv");
+  CHECK(verify(schedule).empty());
+  CHECK(has_messages(schedule));
+  CHECK(has_reductions(schedule));
+  Schedule computations = schedule;
+  for (std::vector<Action>& actions : computations.actions)
+    std::erase_if(actions, [](const Action& action) { return !is_computation(action.kind); });
+  CHECK(csv_of(computations) == csv_of(make_schedule("dualpipe_v", 2, 4)));
+  // A stage that is only gathered must be on this rank as well.
+  CHECK(error_of("0F0,0B0,1UNSHARD\n1F0,1B0\n")
+            .starts_with(
+                "mine.csv:2:1: expected a stage of rank 1, got stage 1, which is on rank 0"));
+}
+
 TEST_CASE("an error names file, line and column, and what was expected") {
   CHECK(
       error_of("0F0,0B0\n1F0,1X0\n") ==
       "mine.csv:2:5: expected an action, such as 2F0 for forward of stage 2 and micro-batch 0, or "
       "2B0, 2I0, 2W0, 2SEND_F0, 2RECV_F0, 2SEND_B0, 2RECV_B0 or 2REDUCE_GRAD; got \"1X0\"");
-  for (const std::string cell : {"F0", "0F", "0FF0", "0F0x", "0UNSHARD", "0REDUCE_GRAD1", "-1F0",
-                                 "0F99999999999", "(0F0;0B1)OVERLAP_F_B", "0f0"}) {
+  for (const std::string cell :
+       {"F0", "0F", "0FF0", "0F0x", "0UNSHARD1", "0REDUCE_GRAD1", "-1F0", "0F99999999999",
+        "0WAIT_SEND_F", "(0F0;0F1)OVERLAP_F_B", "(0F0)OVERLAP_F_B", "(0F0;0B1;0B2)OVERLAP_F_B",
+        "(0F0;0B1)OVERLAP", "0f0"}) {
     CAPTURE(cell);
     CHECK(error_of("0F0," + cell + "\n").starts_with("mine.csv:1:5: expected an action"));
     CHECK(error_of("0F0," + cell + "\n").ends_with("got \"" + cell + "\""));
@@ -110,6 +142,10 @@ TEST_CASE("csv:FILE is the name of a schedule, and must fit the run") {
   CHECK(error_with(3, 4, 0) == path + " is a schedule for 2 ranks, one per row, not for 3");
   CHECK(error_with(2, 8, 0) == path + " is a schedule of 4 micro-batches, not of 8");
   CHECK(error_with(2, 4, 2) == path + " is a schedule of 6 stages, not of 2 on each of 2 ranks");
+  CHECK_THROWS_WITH_AS(make_schedule("csv:/tmp", 2, 4),
+                       "expected a file with a schedule, a row for each rank; /tmp is a folder: "
+                       "name the file in it",
+                       Error);
   std::remove(path.c_str());
   CHECK(error_with(2, 4, 0) == "cannot read the schedule in " + path + ": does the file exist?");
 }

@@ -82,6 +82,40 @@ TEST_CASE("zb_v goes down the ranks and up again, and rank 0 starts backward") {
         "2W3,1W3");
 }
 
+TEST_CASE("looped_bfs runs all micro-batches through one stage after the other") {
+  const Schedule schedule = make_schedule("looped_bfs", 2, 3, 2);
+  CHECK(row_of(schedule, 0) == "0F0,0F1,0F2,2F0,2F1,2F2,2B0,2B1,2B2,0B0,0B1,0B2");
+  CHECK(row_of(schedule, 1) == "1F0,1F1,1F2,3F0,3F1,3F2,3B0,3B1,3B2,1B0,1B1,1B2");
+  CHECK(schedule.rank_of == std::vector<int>{0, 1, 0, 1});
+  CHECK(csv_of(make_schedule("looped_bfs", 3, 5, 1)) == csv_of(make_schedule("gpipe", 3, 5)));
+}
+
+// The rows are those of torch's ScheduleInterleavedZeroBubble; tools/peers/pipeline_schedules.py
+// compares many more.
+TEST_CASE(
+    "interleaved_zb is interleaved with a shorter warm-up and W as late as the rank's number") {
+  const Schedule schedule = make_schedule("interleaved_zb", 4, 4, 2);
+  CHECK(row_of(schedule, 0) ==
+        "0F0,0F1,0F2,0F3,4F0,4F1,4F2,4F3,4I0,4W0,4I1,4W1,4I2,4W2,4I3,4W3,0I0,0W0,0I1,0W1,0I2,0W2,"
+        "0I3,0W3");
+  CHECK(row_of(schedule, 2) ==
+        "2F0,2F1,2F2,2F3,6F0,6F1,6I0,6F2,6I1,6F3,6I2,6W0,6I3,6W1,2I0,6W2,2I1,6W3,2I2,2W0,2I3,2W1,"
+        "2W2,2W3");
+  CHECK(csv_of(make_schedule("interleaved_zb", 4, 8, 1)) == csv_of(make_schedule("zb_h1", 4, 8)));
+}
+
+// The rows are those of torch's ScheduleDualPipeV, its pairs one after the other.
+TEST_CASE("dualpipe_v runs the forward of one stage beside the backward of the other") {
+  const Schedule schedule = make_schedule("dualpipe_v", 2, 4);
+  CHECK(schedule.rank_of == std::vector<int>{0, 1, 1, 0});
+  CHECK(row_of(schedule, 0) ==
+        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,0F3,3B1,3F2,0B0,3B2,3F3,0B1,3B3,0I2,0W2,0I3,0W3");
+  CHECK(row_of(schedule, 1) ==
+        "1F0,2F0,1F1,2F1,1F2,2B0,2F2,1B0,1F3,2B1,2F3,1B1,2B2,1B2,2I3,1I3,2W3,1W3");
+  // With fewer micro-batches it is the same order without those that do not exist.
+  CHECK(row_of(make_schedule("dualpipe_v", 2, 1), 0) == "0F0,3F0,3I0,3W0,0B0");
+}
+
 // The sum of gradients then has the same bits as on a single process.
 TEST_CASE("every stage adds up its gradients in the order of the micro-batches") {
   for (const Generator& generator : all_generators()) {
@@ -118,8 +152,8 @@ TEST_CASE("what a schedule does not serve is refused with what it would serve") 
   CHECK(refusal("1f1b", 0, 8) == "a pipeline needs at least 1 rank, not 0");
   CHECK(refusal("1f1b", 4, 0) == "a step needs at least 1 micro-batch, not 0");
   CHECK(refusal("2f2b", 4, 8) ==
-        "there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, zb_h1 and zb_v, "
-        "and csv:FILE for your own");
+        "there is no schedule named '2f2b'; there are gpipe, 1f1b, interleaved, looped_bfs, zb_h1, "
+        "zb_v, interleaved_zb and dualpipe_v, and csv:FILE for your own");
 }
 
 }  // namespace

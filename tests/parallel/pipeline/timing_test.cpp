@@ -78,7 +78,7 @@ TEST_CASE("durations that cannot be, and schedules that hang, are refused") {
                        "durations must not be negative", Error);
   const Schedule hangs = lower(schedule_of_rows({"0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1"}));
   CHECK_THROWS_WITH_AS(time_of(hangs, {}),
-                       "rank 0 waits in 0RECV_B0 forever, so the schedule has no end: `ringside "
+                       "rank 0 waits in 0B0 forever, so the schedule has no end: `ringside "
                        "prove pipeline` says "
                        "why",
                        Error);

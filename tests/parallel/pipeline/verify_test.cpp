@@ -143,17 +143,16 @@ TEST_CASE("a warm-up that is too short is a circle, named by rank") {
       schedule_of_rows({"0F0,0B0,0F1,0B1,0F2,0B2",  //
                         "1F0,1F1,1B0,1F2,1B1,1B2", "2F0,2B0,2F1,2B1,2F2,2B2"});
   CHECK(verify(schedule) ==
-        Findings{"deadlock where sends are buffered: rank 0 waits in 0RECV_B0 for 1SEND_B0 of rank "
-                 "1; rank 1 waits in 1RECV_F1 for 0SEND_F1 of rank 0"});
+        Findings{"deadlock where sends are buffered: rank 0 waits in 0B0 for 1SEND_B0 of rank "
+                 "1; rank 1 waits in 1F1 for 0SEND_F1 of rank 0"});
 }
 
-TEST_CASE("both ranks receive before they send") {
+// Both ranks post a receive before the send that the other one waits for.
+TEST_CASE("a receive that is posted holds up nothing") {
   const Schedule schedule =
       schedule_of_rows({"0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1,0REDUCE_GRAD",
                         "1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1,1REDUCE_GRAD"});
-  CHECK(verify(schedule) ==
-        Findings{"deadlock where sends are buffered: rank 0 waits in 0RECV_B0 for 1SEND_B0 of rank "
-                 "1; rank 1 waits in 1RECV_F1 for 0SEND_F1 of rank 0"});
+  CHECK(verify(schedule) == Findings{});
 }
 
 TEST_CASE("activations in flight: forward keeps, B and W free, I does not") {

@@ -148,6 +148,7 @@ inline std::int64_t micro_batches_for(const std::string& schedule,
   return 0;
 }
 
-inline const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"};
+inline const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved",    "looped_bfs",
+                                                   "zb_h1", "zb_v", "interleaved_zb", "dualpipe_v"};
 
 }  // namespace ringside::testing

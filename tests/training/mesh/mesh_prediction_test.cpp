@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "collectives/selection/algorithm_selection.hpp"
+#include "parallel/pipeline/generators/catalogue.hpp"
+#include "parallel/pipeline/lower.hpp"
 #include "planning/account.hpp"
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/parameters.hpp"
@@ -75,7 +77,8 @@ std::vector<Case> all_cases() {
     std::vector<std::string> inner = {"single"};
     if (n > 1) inner = {"bucketed", "zero1", "zero2", "zero3"};
     for (const std::string& schedule : p > 1 ? schedules : std::vector<std::string>{"1f1b"}) {
-      if (p == 8 && (schedule == "interleaved" || schedule == "zb_v")) continue;  // 16 stages
+      if (pipeline_parallel::make_schedule(schedule, p, p).stages() > 9)
+        continue;  // more than layers
       const std::int64_t m = p > 1 ? std::min<std::int64_t>(p, batch / n) : 2;
       for (const std::string& strategy : inner)
         for (const bool sequence_parallel : {false, true})
@@ -128,11 +131,26 @@ std::vector<Seen> run(const Case& each) {
   return seen;
 }
 
+// The most messages of a rank that are posted and not used yet, and one that it sends.
+int most_messages(const pipeline_parallel::Schedule& lowered) {
+  int most = 0;
+  for (const auto& actions : lowered.actions) {
+    int posted = 0;
+    for (const pipeline_parallel::Action& action : actions) {
+      if (is_receive(action.kind)) most = std::max(most, ++posted);
+      if (receive_before(lowered, action)) --posted;
+    }
+  }
+  return most + 1;
+}
+
 // What may be there or not when a rank has its peak, because it depends on how fast other ranks
-// are: a message that another stage has not received yet, buckets or units of gradients that are
-// being reduced. The account counts all buckets and no message.
+// are: messages, buckets or units of gradients that are being reduced. The account counts all
+// buckets and no message.
 double depends_on_time(const Case& each, const planning::Model& model, const planning::Plan& plan) {
-  double bytes = plan.mesh.size(Axis::pp) > 1 ? planning::boundary_bytes(model, plan).value() : 0;
+  double bytes = plan.mesh.size(Axis::pp) > 1 ? most_messages(each.mesh.plan().schedule) *
+                                                    planning::boundary_bytes(model, plan).value()
+                                              : 0;
   const double e = plan.types.gradients, t = plan.mesh.size(Axis::tp);
   const double edge = e * planning::embedding(model).value() / t;
   if (each.mesh.inner == "zero2") bytes += 2 * 1e6 * bucket_mb + edge;

@@ -101,8 +101,9 @@ TEST_CASE("train: what a pipeline cannot divide is refused with what would fit")
                  "--schedule needs a pipeline: add --mesh pp=2, for example"));
   CHECK(contains(refusal({"-n", "2", "--mesh", "pp=2", "--micro-batches", "5"}),
                  "a rank's share of 12 sequences does not divide into 5 micro-batches"));
-  CHECK(contains(refusal({"-n", "2", "--mesh", "pp=2", "--schedule", "2f2b"}),
-                 "gpipe, 1f1b, interleaved, zb_h1 and zb_v"));
+  CHECK(
+      contains(refusal({"-n", "2", "--mesh", "pp=2", "--schedule", "2f2b"}),
+               "gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_v, interleaved_zb and dualpipe_v"));
   CHECK(contains(refusal({"-n", "5", "--mesh", "pp=5"}),
                  "4 layers cannot be divided among the 5 stages of 1f1b on 5 pipeline ranks"));
   CHECK(contains(

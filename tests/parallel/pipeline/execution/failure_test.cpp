@@ -32,7 +32,8 @@ std::vector<std::vector<std::string>> outcomes_of(const Schedule& schedule,
 }  // namespace
 
 TEST_CASE("a stage that throws ends all ranks with one sentence that names it") {
-  for (const char* const name : {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"}) {
+  for (const char* const name : {"gpipe", "1f1b", "interleaved", "looped_bfs", "zb_h1", "zb_v",
+                                 "interleaved_zb", "dualpipe_v"}) {
     CAPTURE(name);
     const Schedule schedule = lower(make_schedule(name, 4, 8));
     const auto during = [](const Action& action) {
