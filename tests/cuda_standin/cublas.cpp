@@ -166,7 +166,10 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t op_a,
   if (!stream) return CUBLAS_STATUS_EXECUTION_FAILED;
   if (!handle->has_workspace)
     violation("a product in a workspace that is not the handle's own: its bits may differ");
-  stream->add([product] { product.compute(); });
+  stream->add([product] {
+    const Access access;
+    product.compute();
+  });
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/cuda_standin/machine.hpp"
+#include "tests/cuda_standin/memory.hpp"
 #include "tests/cuda_standin/shared_file.hpp"
 
 namespace ringside::standin {
@@ -111,6 +112,7 @@ void Event::hold_back(Stream& stream) {
 
 void Event::wait() const {
   wait_for(counts_->recorded);
+  host_has_waited();
 }
 
 // The owner may be another process, so this polls.

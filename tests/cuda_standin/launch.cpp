@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cuda_standin/machine.hpp"
+#include "tests/cuda_standin/memory.hpp"
 #include "tests/cuda_standin/standin.hpp"
 #include "tests/cuda_standin/stream.hpp"
 
@@ -127,6 +128,7 @@ cudaError_t launch_blocks(const cudaLaunchConfig_t& config, const void* kernel, 
   const int room = together ? static_cast<int>(blocks * threads) : 0, device = stream->device();
   stream->add([grid, together, room, device, body = std::move(body)] {
     const Room its(device, room);
+    const Access access;
     run_blocks(grid, together, body);
   });
   return cudaSuccess;

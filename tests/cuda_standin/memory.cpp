@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -54,6 +56,8 @@ struct Memory {
   std::byte* open_slab[most_devices] = {};  // that takes small allocations
   std::size_t used[most_devices] = {};
   char token = 0;  // what is freed is free of all uses when it is allocated again
+  int accesses = 0;
+  bool within_reach = false;
 };
 Memory& memory() {
   static Memory& the = *new Memory;
@@ -67,6 +71,49 @@ auto find_before(Map& map, const void* pointer) -> decltype(&*map.begin()) {
   return after == map.begin() ? nullptr : &*std::prev(after);
 }
 
+void protect(const std::byte* begin, std::size_t bytes, bool within_reach) {
+  ::mprotect(const_cast<std::byte*>(begin), bytes,
+             within_reach ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+void set_within_reach(Memory& m, bool within_reach) {
+  if (m.within_reach == within_reach) return;
+  m.within_reach = within_reach;
+  for (const auto& [base, slab] : m.slabs) protect(base, slab.bytes, within_reach);
+  for (const auto& [base, opened] : m.opened) protect(base, opened.bytes, within_reach);
+}
+
+struct sigaction before_ours {};
+
+// Says which allocation the host touched. Then the access is made again, and ends the process as it
+// would have without us.
+void explain_fault(int signal, siginfo_t* info, void*) {
+  ::sigaction(signal, &before_ours, nullptr);
+  const Place place = info->si_code > 0 ? place_of(info->si_addr) : Place{};
+  if (place.type != cudaMemoryTypeDevice) {
+    if (info->si_code <= 0) std::raise(signal);  // somebody sent it
+    return;
+  }
+  char text[300];
+  const int length = std::snprintf(
+      text, sizeof text,
+      "CUDA stand-in: the host touches memory of device %d, at %p, with %zu bytes left of its "
+      "allocation. Only kernels and copies reach it: use cudaMemcpy, or copy_to() and copy_from() "
+      "of DeviceBuffer\n",
+      place.device, info->si_addr, place.bytes_left);
+  [[maybe_unused]] const auto written =
+      ::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
+}
+
+void explain_faults() {
+  [[maybe_unused]] static const bool once = [] {
+    struct sigaction ours {};
+    ours.sa_sigaction = explain_fault;
+    ours.sa_flags = SA_SIGINFO;
+    return ::sigaction(SIGSEGV, &ours, &before_ours) == 0;
+  }();
+}
+
 Slab& slab_for(std::size_t bytes, int device, Memory& m) {
   const bool small = bytes <= slab_bytes / 2;
   if (std::byte* const base = m.open_slab[device]; small && base)
@@ -78,16 +125,20 @@ Slab& slab_for(std::size_t bytes, int device, Memory& m) {
   slab.device = device;
   slab.small = small;
   if (small) m.open_slab[device] = slab.base();
+  explain_faults();
+  protect(slab.base(), slab.bytes, m.within_reach);
   return m.slabs[slab.base()] = slab;
 }
 
 // The first 4 MiB, and behind them a line in each 64 KiB: to touch all pages of large buffers would
 // take long.
-void fill_with_nan(std::byte* pointer, std::size_t bytes) {
+void fill_with_nan(const Memory& m, const Slab& slab, std::byte* pointer, std::size_t bytes) {
   constexpr std::size_t whole = 4 << 20, line = 64, apart = 64 << 10;
+  if (!m.within_reach) protect(slab.base(), slab.bytes, true);
   std::memset(pointer, 0xff, std::min(bytes, whole));  // NaN in all types
   for (std::size_t at = whole; at < bytes; at += apart)
     std::memset(pointer + at, 0xff, std::min(line, bytes - at));
+  if (!m.within_reach) protect(slab.base(), slab.bytes, false);
 }
 
 }  // namespace
@@ -105,7 +156,7 @@ void* allocate(int device, std::size_t bytes) {
   m.allocations[pointer] = {bytes, slab.base()};
   ++machine().allocations;
   after(&m.token);
-  fill_with_nan(pointer, rounded);
+  fill_with_nan(m, slab, pointer, rounded);
   return pointer;
 }
 
@@ -125,7 +176,7 @@ bool deallocate(void* pointer, int& device) {
   Slab& slab = m.slabs[found->second.slab];
   device = slab.device;
   m.used[device] -= (found->second.bytes + unit - 1) / unit * unit;
-  fill_with_nan(const_cast<std::byte*>(found->first), found->second.bytes);
+  fill_with_nan(m, slab, const_cast<std::byte*>(found->first), found->second.bytes);
   m.allocations.erase(found);
   --machine().allocations;
   if (--slab.live > 0) return true;
@@ -137,6 +188,23 @@ bool deallocate(void* pointer, int& device) {
   ::munmap(slab.file.memory, head_bytes + slab.bytes);
   m.slabs.erase(base);
   return true;
+}
+
+Access::Access() {
+  Memory& m = memory();
+  const std::lock_guard guard(m.lock);
+  ++m.accesses;
+  set_within_reach(m, true);
+}
+Access::~Access() {
+  const std::lock_guard guard(memory().lock);
+  --memory().accesses;
+}
+
+void host_has_waited() {
+  Memory& m = memory();
+  const std::lock_guard guard(m.lock);
+  if (m.accesses == 0) set_within_reach(m, false);
 }
 
 std::size_t used_bytes(int device) {
@@ -219,6 +287,7 @@ cudaError_t open(const cudaIpcMemHandle_t& handle, void*& base) {
   Memory& m = memory();
   const std::lock_guard guard(m.lock);
   m.opened[begin] = {file.memory, named.bytes - head_bytes, named.device};
+  protect(begin, named.bytes - head_bytes, m.within_reach);
   ++machine().opened;
   base = begin;
   return cudaSuccess;

@@ -5,6 +5,11 @@
 //
 // Small allocations share a slab of 2 MiB, a large one has its own. None begins at the base, and no
 // address is used twice while its slab lives. A slab goes when its last allocation is freed.
+//
+// The host must not touch device memory. All threads of a process share its page tables, so the
+// memory is out of reach (PROT_NONE) from where the host has waited for the device until the next
+// kernel or copy begins: then a mistaken access of the host ends in a sentence. While one runs, it
+// goes unnoticed.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +25,17 @@ void* allocate(int device, std::size_t bytes);
 bool deallocate(void* pointer, int& device);
 int device_of_allocation(const void* pointer);  // -1: none starts there
 std::size_t used_bytes(int device);
+
+// A kernel, a copy or a product that runs: as long as one does, device memory is within reach.
+class Access {
+ public:
+  Access();
+  ~Access();
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+};
+// The host has waited: device memory is out of reach, unless there is an Access.
+void host_has_waited();
 
 void* allocate_pinned(std::size_t bytes);
 bool deallocate_pinned(void* pointer);

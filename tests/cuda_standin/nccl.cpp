@@ -214,7 +214,10 @@ ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out,
   if (!stream) return ncclInvalidArgument;
   const Transfer transfer{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count,
                           type, op};
-  stream->add([self = c->shared_from_this(), transfer, body] { body(*self, transfer); });
+  stream->add([self = c->shared_from_this(), transfer, body] {
+    const Access access;
+    body(*self, transfer);
+  });
   return begun(*c);
 }
 

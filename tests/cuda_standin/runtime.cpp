@@ -109,12 +109,17 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     auto staged = std::make_shared<std::vector<std::byte>>(bytes);
     std::memcpy(staged->data(), from, bytes);
     // The stream frees it: ThreadSanitizer sees no order between its read and a free elsewhere.
-    stream->add([to, staged = std::move(staged), bytes] { move_bytes(to, staged->data(), bytes); },
-                true);
+    stream->add(
+        [to, staged = std::move(staged), bytes] {
+          const Access access;
+          move_bytes(to, staged->data(), bytes);
+        },
+        true);
     return cudaSuccess;
   }
   stream->add([to, from, bytes, source] {
     if (source.of_a_peer) note_read(source.device);
+    const Access access;
     move_bytes(to, from, bytes);
   });
   // A copy to pageable memory returns when it is done, even if it is called asynchronous.
@@ -270,7 +275,12 @@ cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
   const Place place = place_of(pointer);
   if (place.type != cudaMemoryTypeDevice || place.bytes_left < bytes)
     return report(cudaErrorInvalidValue);
-  Stream::of(nullptr)->add([=] { std::memset(pointer, value, bytes); }, true);
+  Stream::of(nullptr)->add(
+      [=] {
+        const Access access;
+        std::memset(pointer, value, bytes);
+      },
+      true);
   return cudaSuccess;
 }
 

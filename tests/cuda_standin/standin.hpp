@@ -9,6 +9,8 @@
 //                         stream and no event orders, however the threads happen to run
 //     a copy from pageable memory     returns when the source has been read, and lands later
 //     new memory          holds no zeroes, and never begins at the base of its allocation
+//     the host            cannot reach device memory from where it has waited for the device until
+//                         the next kernel or copy begins: an access ends in a sentence
 //     another process     a second mapping of the same memory; an event is a count in shared memory
 //     a peer that died    its events never fire, and what waits for the device blocks
 //     a cooperative launch            begins when the device has room for all of its blocks, which

@@ -8,6 +8,7 @@
 
 #include "base/random.hpp"
 #include "tests/cuda_standin/machine.hpp"
+#include "tests/cuda_standin/memory.hpp"
 #include "tests/cuda_standin/standin.hpp"
 
 namespace ringside::standin {
@@ -114,6 +115,7 @@ void Stream::add(std::function<void()> body, bool late) {
 bool Stream::idle() const {
   if (done_ != added_) return false;
   after(this);
+  host_has_waited();
   return true;
 }
 
@@ -122,6 +124,7 @@ void Stream::wait() const {
   for (std::uint32_t done = done_; static_cast<std::int32_t>(done - wanted) < 0; done = done_)
     done_.wait(done);
   after(this);
+  host_has_waited();
 }
 
 void Stream::destroy() {

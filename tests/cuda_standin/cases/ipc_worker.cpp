@@ -8,6 +8,9 @@
 //     ipc_worker groups      five groups' calls, begun in another order on each rank
 //     ipc_worker lazy        rank 1 begins when rank 0 has launched a kernel for the first time
 //     ipc_worker argument    rank 1 passes memory of the host: what is freed afterwards
+//     ipc_worker touch_new | touch_result | touch_peer
+//                            the host reads device memory that is new, that a copy has written,
+//                            that belongs to a peer: the stand-in ends the process with a sentence
 //     ipc_worker mismatch    rank 1 makes another call
 //     ipc_worker late        rank 1 makes the call after the deadline
 //     ipc_worker held | die | interrupt
@@ -91,8 +94,17 @@ void check(ProcessGroup& group, const std::string& algorithm, std::size_t count,
   const std::string what = fmt::format("{} {} of {}, {}", algorithm, name_of(data_type_of<T>()),
                                        count, before ? "unaligned" : "aligned");
   const OnGpu<T> input(mine, before), output(std::vector<T>(count), before);
+  const std::uint64_t before_call = group.traffic().payload_bytes_sent;
   group.all_reduce(input.buffer(), output.buffer(), op);
   output.must_equal(sum, "all_reduce by " + what);
+  const std::size_t bytes_sent = group.traffic().payload_bytes_sent - before_call,
+                    peers = static_cast<std::size_t>(size) - 1,
+                    own = group.block_size(count, rank) * sizeof(T), all = count * sizeof(T);
+  // By packets, or by copies, all inputs go to all; else each rank's chunk comes and goes.
+  const bool one_shot = algorithm == "one_shot" || group.backend_name() != "cuda_ipc" ||
+                        (algorithm == "auto" && cuda::cuda_ipc_algorithm(all) == "one_shot");
+  require(bytes_sent == (one_shot ? peers * all : all - own + peers * own),
+          "all_reduce by {}: {} bytes sent of {}", what, bytes_sent, all);
   input.must_equal(mine, "the input of all_reduce by " + what);
   const OnGpu<T> in_place(mine, before);
   group.all_reduce(in_place.buffer(), op);
@@ -306,6 +318,29 @@ void check_argument(ProcessGroup& hosts) {
   require(standin::usage().violations.empty(), "{}", standin::usage().violations);
 }
 
+// In a process alone; touch_peer: rank 0 reads the memory of rank 1.
+void touch(const std::string& mode) {
+  cuda::choose_device(mode == "touch_peer" ? rank_info_from_environment().local_rank : 0);
+  DeviceBuffer buffer(4096);
+  const float number = 1;
+  if (mode == "touch_result") buffer.copy_from(&number, sizeof number);
+  if (mode != "touch_peer") {
+    std::printf("%f\n", *static_cast<const float*>(buffer.data()));
+    return;
+  }
+  ProcessGroup hosts = ProcessGroup::from_environment();
+  cudaIpcMemHandle_t handles[2];
+  check_cuda(cudaIpcGetMemHandle(&handles[hosts.rank()], buffer.data()), "sharing memory");
+  hosts.broadcast(Buffer(&handles[1], sizeof handles[1], DataType::uint8), 1);
+  if (hosts.rank() == 0) {
+    void* theirs = nullptr;
+    check_cuda(cudaIpcOpenMemHandle(&theirs, handles[1], cudaIpcMemLazyEnablePeerAccess),
+               "opening it");
+    std::printf("%f\n", *static_cast<const float*>(theirs));
+  }
+  hosts.barrier();
+}
+
 void fail_on_purpose(ProcessGroup& hosts, const std::string& mode) {
   auto backend = cuda::make_cuda_ipc_backend(
       hosts, rank_info_from_environment().local_rank,
@@ -352,6 +387,10 @@ void fail_on_purpose(ProcessGroup& hosts, const std::string& mode) {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "check";
   try {
+    if (mode.starts_with("touch")) {
+      touch(mode);
+      return 0;
+    }
     ProcessGroup hosts = ProcessGroup::from_environment();
     if (mode == "check" || mode == "copies") {
       check_all(hosts, mode == "copies");
