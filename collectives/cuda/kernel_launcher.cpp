@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/algorithms/chunks.hpp"
 #include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/proof/pull.hpp"
 
@@ -87,6 +88,28 @@ Kernel kernel_for(const Call& call) {
           "{}: one_shot takes at most {} bytes; use two_shot", describe(call),
           one_sided::most_one_shot_bytes);
   return Kernel::one_shot;
+}
+
+std::uint64_t bytes_to_peers(const Call& call, Kernel kernel, int rank, int size) {
+  const std::uint64_t block = Chunks::even(call.count, size).size(rank),
+                      peers = static_cast<std::uint64_t>(size) - 1;
+  const auto elements = [&]() -> std::uint64_t {
+    switch (kernel) {
+      case Kernel::two_shot:  // peers load all chunks but its own, which it stores to them
+      case Kernel::ring:
+        return call.count - block + peers * block;
+      case Kernel::one_shot:
+        return peers * call.count;
+      case Kernel::reduce_scatter:
+        return call.count - block;
+      case Kernel::all_gather:
+        return peers * block;
+      case Kernel::broadcast:
+        return rank == call.root ? peers * call.count : 0;
+    }
+    return 0;
+  };
+  return elements() * size_of(call.type);
 }
 
 KernelLauncher::KernelLauncher(int size, int first_rank, int ranks, Seconds timeout)

@@ -38,6 +38,9 @@ void with_element_of(const Call& call, Body body) {
 }
 // The kernel of such a call; for an all_reduce, the one that its algorithm names.
 Kernel kernel_for(const Call& call);
+// The bytes of such a call that leave `rank` for its peers: those that they load from its memory,
+// and those that it stores into theirs. Chunks of an all_reduce count as equal.
+std::uint64_t bytes_to_peers(const Call& call, Kernel kernel, int rank, int size);
 
 class KernelLauncher {
  public:

@@ -199,9 +199,12 @@ class OneGpuBackend final : public DeviceBackend {
   void enqueue(const Call& call, const void* input, void* output) override {
     world_->enqueue(rank_, call, input, output);
     last_ = call;
+    if (size() > 1 && call.collective != Collective::barrier)
+      traffic_.payload_bytes_sent += bytes_to_peers(call, kernel_for(call), rank_, size());
   }
   void finish() override { world_->finish(rank_, last_); }
   void* stream() override { return world_->stream(); }
+  Traffic traffic() const override { return traffic_; }
   void abort(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
   void interrupt(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
 
@@ -209,6 +212,7 @@ class OneGpuBackend final : public DeviceBackend {
   std::shared_ptr<OneGpuWorld> world_;
   int rank_;
   Call last_;
+  Traffic traffic_;
 };
 
 }  // namespace

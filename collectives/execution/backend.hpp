@@ -69,7 +69,7 @@ class Backend {
   // How its errors name the ranks. No call may be under way.
   virtual void set_names(const RankNames& /*names*/) {}
 
-  virtual Traffic traffic() const { return {}; }  // none: libraries and GPUs do not report it
+  virtual Traffic traffic() const { return {}; }  // none: libraries do not report it
 
   // For sub-groups: SubGroupConnector::listen() and connect(). Libraries to compare with have none.
   virtual Endpoint listen() { fail("the {} backend cannot be split into sub-groups", name()); }

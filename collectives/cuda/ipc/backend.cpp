@@ -34,7 +34,7 @@ class IpcBackend final : public DeviceBackend {
     last_ = call;
     or_fail_for_good([&] {
       check(call, input, output);
-      path_->enqueue(call, input, output);
+      traffic_.payload_bytes_sent += path_->enqueue(call, input, output);
     });
   }
 
@@ -43,6 +43,7 @@ class IpcBackend final : public DeviceBackend {
   }
 
   void* stream() override { return path_->stream(); }
+  Traffic traffic() const override { return traffic_; }
 
   void abort(const std::string& cause) noexcept override {
     rank_.group.abort(cause);
@@ -88,6 +89,7 @@ class IpcBackend final : public DeviceBackend {
   std::unique_ptr<IpcPath> path_;
   Call last_;
   KnownBuffers known_;
+  Traffic traffic_;
   FirstFailure failure_;
 };
 

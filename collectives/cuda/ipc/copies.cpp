@@ -45,17 +45,21 @@ class Copies final : public IpcPath {
     if (!rank_.failed) static_cast<void>(cudaStreamSynchronize(stream_));
   }
 
-  void enqueue(const Call& call, const void* input, void* output) override {
+  std::uint64_t enqueue(const Call& call, const void* input, void* output) override {
     require(
         !is_capturing(stream_),
         "{}: a CUDA graph cannot hold a call by copies, in which the hosts take part: give each "
         "rank a GPU, or use ranks that are threads (cuda_kernels)",
         describe(call));
     rank_.compare(call);
-    if (call.collective == Collective::barrier || call.count == 0) return;
+    if (call.collective == Collective::barrier || call.count == 0) return 0;
     with_element_of(call, [&]<class T>(T) {
       carry_out(call, static_cast<const T*>(input), static_cast<T*>(output));
     });
+    // In an all_reduce every rank reads all inputs, as in a one-shot.
+    const bool all_reduce = call.collective == Collective::all_reduce;
+    return bytes_to_peers(call, all_reduce ? Kernel::one_shot : kernel_for(call), rank_.rank(),
+                          rank_.size());
   }
 
   void finish(const Call& last) override {

@@ -51,7 +51,8 @@ class IpcRank {
 class IpcPath {
  public:
   virtual ~IpcPath() = default;
-  virtual void enqueue(const Call& call, const void* input, void* output) = 0;
+  // Returns the bytes that leave this rank.
+  virtual std::uint64_t enqueue(const Call& call, const void* input, void* output) = 0;
   virtual void finish(const Call& last) = 0;  // waits for all calls so far
   virtual cudaStream_t stream() const = 0;
   // After a failure: ends what is on the stream, or marks the device as stuck.

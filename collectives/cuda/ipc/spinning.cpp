@@ -39,12 +39,15 @@ class Spinning final : public IpcPath {
   }
   ~Spinning() override { IpcRank::taken -= blocks_; }
 
-  void enqueue(const Call& call, const void* input, void* output) override {
+  std::uint64_t enqueue(const Call& call, const void* input, void* output) override {
+    std::uint64_t bytes = 0;
     if (call.collective != Collective::barrier && call.count > 0) {
       const Kernel kernel = kernel_of(call);
       with_element_of(call, [&]<class T>(T) { launch<T>(call, kernel, input, output); });
+      bytes = bytes_to_peers(call, kernel, rank_.rank(), rank_.size());
     }
     rank_.compare(call);
+    return bytes;
   }
 
   void finish(const Call& last) override {

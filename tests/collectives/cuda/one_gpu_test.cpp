@@ -1,5 +1,6 @@
 // Ranks that are threads and share a GPU, against plain sums; without a GPU, the sentence that says
 // so.
+#include <cmath>
 #include <optional>
 
 #include "collectives/backends/library_backends.hpp"
@@ -50,6 +51,16 @@ struct OnGpu {
   DeviceBuffer buffer;
 };
 
+// `times` the bytes of the buffer, but for a chunk that is an element longer on some ranks.
+void must_have_sent(const ProcessGroup& group, const Traffic& before, double times,
+                    std::size_t bytes, const std::string& what) {
+  const auto sent =
+      static_cast<double>(group.traffic().payload_bytes_sent - before.payload_bytes_sent);
+  require(std::abs(sent - times * static_cast<double>(bytes)) <= 4 * group.size(),
+          "{}: {} bytes sent of a buffer of {}, expected {} times as many", what, sent, bytes,
+          times);
+}
+
 template <class T>
 void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t before) {
   const int p = group.size(), r = group.rank();
@@ -65,19 +76,24 @@ void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t b
     if (algorithm == "one_shot" && count * sizeof(T) > one_sided::most_one_shot_bytes) continue;
     group.set_algorithms(AlgorithmSelection("all_reduce=" + algorithm));
     const OnGpu<T> input(numbers<T>(r, 0, count), before), output(std::vector<T>(count), before);
+    const Traffic before_call = group.traffic();
     group.all_reduce(input.all(), output.all());
     output.must_equal(sum, algorithm);
+    must_have_sent(group, before_call, algorithm == "one_shot" ? p - 1 : 2.0 * (p - 1) / p,
+                   count * sizeof(T), algorithm);
     group.all_reduce(input.all());
     input.must_equal(sum, algorithm + " in place");
   }
   const OnGpu<T> input(numbers<T>(r, 0, count), before), mine(numbers<T>(r, begin, block), before);
   const OnGpu<T> sums(std::vector<T>(block), before), gathered(std::vector<T>(count), before);
+  const Traffic before_halves = group.traffic();
   group.reduce_scatter(input.all(), sums.all());
   sums.must_equal({sum.begin() + static_cast<std::ptrdiff_t>(begin),
                    sum.begin() + static_cast<std::ptrdiff_t>(begin + block)},
                   "reduce_scatter");
   group.all_gather(mine.all(), gathered.all());
   gathered.must_equal(all, "all_gather");
+  must_have_sent(group, before_halves, 2.0 * (p - 1) / p, count * sizeof(T), "the two halves");
   group.broadcast(input.all(), p - 1);
   const auto last = numbers<float>(p - 1, 0, count);
   input.must_equal(last, "broadcast");
