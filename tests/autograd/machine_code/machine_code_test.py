@@ -26,14 +26,14 @@ BF16, FP32 = "Bf16", "float"
 # load heads that are not aligned.
 # 65536 registers on a multiprocessor: 128 allow 2 blocks of 256 threads, or 1 of 512.
 # Kernel 1 is one_shot: a packet is one word of 8 bytes. The kernels that add, and their limit, load
-# from eight ranks at once. "row 8 LDG.E.128": eight before a store or a branch, so that they are under
-# way together; kernels 4 and 5, all_gather and broadcast, only copy.
+# from eight ranks at once. "row 8 LDG.E.128": eight before a store or a branch, so that they are in
+# flight together; kernels 4 and 5, all_gather and broadcast, only copy.
 LIMITS = [
     (r"^void collective<\(Kernel\)1,", 64, ["LDG?.E.64.STRONG.SYS", "STG?.E.64.STRONG.SYS"]),
-    (r"^void collective<\(Kernel\)[03],", 128, ["8 LDG.E.128", "STG.E.128"]),
+    (r"^void collective<\(Kernel\)[03],", 128, ["row 8 LDG.E.128", "STG.E.128"]),
     (r"^void collective<\(Kernel\)[245],", 128, ["LDG.E.128", "STG.E.128"]),
     (r"^void collective<\(Kernel\)[45], (true|\(bool\)1)", 128, ["row 8 LDG.E.128"]),
-    (r"^void (sum|limit)<", 128, ["8 LDG.E.128", "STG.E.128"]),
+    (r"^void (sum|limit)<", 128, ["row 8 LDG.E.128", "STG.E.128"]),
     (r"run<RmsNormBackward<(Bf16|float), (32|256)>", 128, ["12 LDG.E.128", "4 STG.E.128"]),
     (r"run<RmsNorm<", 64, ["LDG.E.128", "STG.E.128"]),
     (r"run<CopyStrided<unsigned __int128", 64, ["LDG.E.128", "STG.E.128"]),
@@ -54,9 +54,10 @@ LIMITS = [
 ]
 
 # Bytes that a kernel may keep in memory for want of registers; others none. The first holds sums of
-# 96 KiB in the registers of 128 threads. What these spill is needed once for a tile or a row.
+# 96 KiB in the registers of 128 threads. What these spill is needed once for a tile or a row. The last
+# one, a reduce_scatter through arenas, does so on sm_80.
 SPILLS = [(r"run<AttentionForward<Bf16, 128>", 48), (r"run<AttentionKeysBackward<float, 64>", 16),
-          (r"run<RmsNorm<Bf16, 256>", 8)]
+          (r"run<RmsNorm<Bf16, 256>", 8), (r"^void collective<\(Kernel\)3, (true|\(bool\)1), (Bf16|Fp16)", 8)]
 
 
 def tool(name):
@@ -120,6 +121,11 @@ def longest_row(code, instruction):
     return longest
 
 
+def largest_loop(kernel):
+    """How many HMMA, products of matrices, and how many instructions the loop with most of the former has."""
+    return max(((sum("HMMA" in code for code in loop), len(loop)) for loop in kernel["loops"]), default=(0, 0))
+
+
 def faults_of(name, kernel):
     spilled = kernel["STACK"] + kernel["LOCAL"]
     if spilled > max((limit for pattern, limit in SPILLS if re.search(pattern, name)), default=0):
@@ -137,9 +143,9 @@ def faults_of(name, kernel):
             seen = sum(bool(re.match(instruction, code)) for code in kernel["code"])
             if times.startswith("row "):
                 if longest_row(kernel["code"], instruction) < int(times[4:]):
-                    yield f"has fewer than {times[4:]} instructions {instruction} under way at once"
+                    yield f"has fewer than {times[4:]} instructions {instruction} in flight at once"
             elif times == "loop":
-                most = max((sum("HMMA" in code for code in loop), len(loop)) for loop in kernel["loops"])
+                most = largest_loop(kernel)
                 if most[1] * 64 > int(instruction) * most[0]:
                     yield f"has a loop of {most[1]} instructions for {most[0]} HMMA: for each 64 more than {instruction}"
             elif times.startswith("max "):
@@ -162,8 +168,11 @@ def main():
     if "--show" in sys.argv:
         for name, kernel in sorted(kernels.items()):
             wide = sum("128" in code and code.startswith(("LDG", "STG")) for code in kernel["code"])
+            products, instructions = largest_loop(kernel)
+            loop = f"{instructions * 64 / products:5.0f} for 64 HMMA" if products else " " * 17
             print(f"{kernel['REG']:4} registers {kernel['STACK']:5} stack {kernel['SHARED']:6} shared "
-                  f"{len(kernel['code']):6} instructions {wide:4} wide  {name}")
+                  f"{len(kernel['code']):6} instructions {loop} {wide:4} wide "
+                  f"{longest_row(kernel['code'], 'LDG.E.128'):3} in flight  {name}")
     faults = [f"{name} {fault}" for name, kernel in kernels.items()
               for fault in faults_of(name, kernel)]
     faults += [f"no kernel is called {pattern}" for pattern, _, _ in LIMITS
