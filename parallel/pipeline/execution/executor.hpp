@@ -7,8 +7,8 @@
 //         ...
 //
 // Messages travel while the stages compute, into tensors that the schedule posts when they are sent
-// (lower.hpp). One that comes earlier is kept by Messages. The tag of a message says which tensor it
-// is, so no message waits for another.
+// (lower.hpp). One that comes earlier is kept by Messages. The tag of a message says which tensor
+// it is, so no message waits for another.
 //
 // A breakpoint in Executor::carry_out shows a rank's whole step, action by action.
 #pragma once

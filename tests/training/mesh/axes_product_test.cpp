@@ -88,7 +88,7 @@ Case make_case(Axes axes, const std::string& strategy, std::int64_t kv_heads, bo
   const std::int64_t heads = has(axes, Axis::tp) ? kv_heads / 2 : kv_heads;
   if (heads % 2 != 0 && mesh.context.exchange == Exchange::ulysses)
     mesh.context.exchange = Exchange::ring;
-  std::size_t schedule = turn;
+  std::size_t schedule = turn + turn / schedules.size();
   do mesh.schedule = schedules[schedule++ % schedules.size()];
   while ((problem.accumulate = micro_batches_for(mesh.schedule, parallel::MeshShape(text))) == 0);
   return each;
