@@ -1,13 +1,16 @@
 #include "cli/launcher/launcher.hpp"
 
+#include <climits>
 #include <cstdio>
 
 #include <fcntl.h>
 
 #include <fmt/format.h>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "cli/launcher/job.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -41,6 +44,11 @@ int launch(const LaunchOptions& options) {
           options.nodes - 1);
   require(!options.elastic || options.nodes == 1,
           "the ranks of an elastic job run on one machine: leave out --elastic or --nnodes");
+  const auto tasks = integer_environment("SLURM_NTASKS", 1, INT_MAX).value_or(1);
+  require(!options.elastic || tasks == 1 || !collectives::started_by_srun(),
+          "--elastic starts its ranks itself, but srun has started {} tasks, each of which would "
+          "start a job: take one, srun -n 1",
+          tasks);
   fill_standard_streams();
   LaunchOptions now = options;
   const int restarts = options.elastic ? 0 : options.restarts.value_or(0);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -39,7 +40,7 @@ std::string launchers(const std::string& master) {
     export RINGSIDE_JOB_KEY=two-hosts RINGSIDE_CONNECT_TIMEOUT=${{CONNECT:-20}}
     launch_on() {{
       host=$1; shift
-      $host {0} launch -n 2 --nnodes 2 --node-rank $NODE --master-addr '{1}' \
+      $host {0} launch ${{restarts:-}} -n 2 --nnodes 2 --node-rank $NODE --master-addr '{1}' \
         --master-port 29500 -- "$@"
     }}
     on_a() {{ "$@"; }}
@@ -229,6 +230,40 @@ TEST_CASE("rank 0 refuses a MASTER_ADDR that is not an address of its host") {
   CHECK(contains(outcome.err,
                  "rank 0 cannot listen on 10.77.0.9:29500: Cannot assign requested address. "
                  "MASTER_ADDR must be an address of the host of rank 0\n"));
+}
+
+TEST_CASE("both launchers start their ranks again and the job goes on from its checkpoint") {
+  if (!possible()) return;
+  const TemporaryDirectory folder;
+  const std::string saved = folder.path() / "saved", metrics = folder.path() / "metrics";
+  // As docs/elastic.md has it: what is started again resumes where there is a checkpoint.
+  const std::string script = fmt::format(
+      "set -- --save {0} --steps 60 --sequence 32 --batch 4 --layers 1 --d-model 64\n"
+      "[ -e {0}/model.safetensors ] && set -- --resume {0}\n"
+      "exec $ringside train \"$@\" --parallel zero2 --save-every 2 --threads 1 --metrics {1}\n",
+      saved, metrics);
+  folder.write("again.sh", script);
+  const std::string ranks = "sh " + (folder.path() / "again.sh").string();
+  Program program(
+      on_two_hosts("restarts='--restarts 1'; " + launchers("10.77.0.1") +
+                   "export ringside; tc qdisc add dev wire0 root netem delay 20ms 2>/dev/null; a " +
+                   ranks + " & a=$!; b " + ranks + " & b=$!; wait $a; wait $b"));
+  REQUIRE(eventually([&] { return std::filesystem::exists(saved + "/model.safetensors"); }));
+  for (const pid_t pid : program.processes_of_rank(3)) ::kill(pid, SIGKILL);
+  const Outcome outcome = program.wait();
+  expect_success(outcome);
+  const std::string again = "ringside: starting all ranks again (1 of 1)\n";
+  const std::size_t first = outcome.err.find(again);
+  REQUIRE(first != std::string::npos);
+  CHECK(outcome.err.find(again, first + 1) != std::string::npos);  // the other launcher, too
+  CHECK(contains(outcome.out, "resumed  after step "));
+  std::istringstream rows(read_file(metrics));
+  int step = 0;
+  for (std::string line; std::getline(rows, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row.contains("loss")) CHECK(row.at("step") == ++step);
+  }
+  CHECK(step == 60);
 }
 
 TEST_CASE("when a host disappears in the middle of a job all ranks end with a sentence") {

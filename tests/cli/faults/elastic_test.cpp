@@ -213,4 +213,14 @@ TEST_CASE("what an elastic run cannot do is said before it starts") {
   }
   const auto alone = run_program(train({"--elastic", "1:1"}), {{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   CHECK(contains(alone.err, "an elastic rank needs Ringside's launcher"));
+  for (const std::vector<std::string>& command :
+       {train({"--elastic", "1:2", "--steps", "1"}),
+        std::vector<std::string>{ringside_binary, "launch", "--elastic", "1:2", "--", "true"}}) {
+    const auto by_srun = run_program(
+        command, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}});
+    CHECK(by_srun.err ==
+          "ringside: --elastic starts its ranks itself, but srun has started 4 tasks, each of "
+          "which would start a job: take one, srun -n 1\n");
+    CHECK(by_srun.exit_code == 1);
+  }
 }
