@@ -196,9 +196,9 @@ RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::in
   return memory;
 }
 
-double checkpoint_bytes(const Model& model, const Types& types) {
+double checkpoint_bytes(const Model& model, const Types& types, double more) {
   return parameter_count(model).back().value() *
-         (types.parameters + types.masters() + types.moments());
+         (types.parameters + types.masters() + types.moments() + more);
 }
 
 }  // namespace ringside::planning

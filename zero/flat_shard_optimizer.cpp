@@ -1,6 +1,7 @@
 #include "zero/flat_shard_optimizer.hpp"
 
 #include "base/error.hpp"
+#include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::zero {
 
@@ -20,7 +21,12 @@ FlatShardOptimizer::FlatShardOptimizer(std::vector<ParameterGroup> groups,
 
 void FlatShardOptimizer::step() {
   step_shards();
-  after_step_();
+  try {
+    after_step_();
+  } catch (const collectives::RankFailure&) {
+    // The step is done: all parameters are in the shards. The group's next call throws again.
+    if (!keeps_copy()) throw;
+  }
 }
 
 std::vector<NamedTensor> FlatShardOptimizer::shards_of(const ParameterGroup& group) {

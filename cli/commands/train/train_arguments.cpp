@@ -279,11 +279,12 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
 void require_elastic(const TrainArguments& args, const std::pair<int, int>& sizes,
                      const TrainingPlan& plan) {
   if (args.mesh) throw UsageError("--elastic changes the number of ranks: leave out --mesh");
-  const std::set<std::string> hold_everything{"single", "naive", "flat", "overlap", "bucketed"};
-  if (!hold_everything.contains(plan.strategy))
+  const std::set<std::string> survive{"single",   "naive", "flat",  "overlap",
+                                      "bucketed", "zero1", "zero2", "zero3"};
+  if (!survive.contains(plan.strategy))
     throw UsageError(
-        fmt::format("--elastic needs a strategy in which every rank holds everything: naive, flat, "
-                    "overlap or bucketed, not {}",
+        fmt::format("--elastic needs a strategy in which the other ranks hold all that a lost one "
+                    "held: naive, flat, overlap, bucketed, zero1, zero2 or zero3, not {}",
                     plan.strategy));
   if (!plan.recording.trace.empty() || !plan.recording.report.empty())
     throw UsageError("--trace and --report need the same ranks throughout: leave out --elastic");

@@ -36,15 +36,11 @@ class RankRun {
  public:
   RankRun(const TrainingPlan& plan, ProcessGroup& group, const Text& text, const Corpus& corpus,
           Recording& recording)
-      : plan_(plan),
-        group_(&group),
-        text_(text),
-        corpus_(corpus),
-        recording_(recording),
-        run_(plan, group, corpus) {}
+      : plan_(plan), group_(&group), text_(text), corpus_(corpus), recording_(recording) {}
 
   void run() {
-    run_.attempt([&] {
+    run_.emplace(plan_, *group_, corpus_);
+    run_->attempt([&] {
       if (writes()) begin();
       start();
       train();
@@ -55,21 +51,29 @@ class RankRun {
   // has been made with a group of itself alone.
   void run_with(training::Membership& membership) {
     membership_ = &membership;
-    start();
-    run_.leave();
-    for (bool has_state = false;;) {
-      auto group = membership.join(has_state ? trainer_->steps_taken() : -1);
+    if (!plan_.is_sharded()) {
+      run_.emplace(plan_, *group_, corpus_);
+      start();
+      run_->leave();
+    }
+    for (std::int64_t steps = -1;;) {  // whose state this rank has
+      auto group = membership.join(steps);
       if (!group) return;
       group_ = &*group;
       try {
-        has_state = has_state && membership.newest_step() == trainer_->steps_taken();
         // Before rank 0 hears from this one: then it may write to the same folder.
         if (group->rank() != 0) saving_.finish();
         auto options = shared_options(plan_, {});
         std::erase_if(options, [](const auto& option) { return option.first == "--resume"; });
         training::require_same_options(options, *group);
-        run_.join(*group, !has_state);
-        has_state = true;
+        if (plan_.is_sharded()) {
+          start_from_shards();
+        } else {
+          // It counts as one without a state until it has all of it.
+          if (membership.newest_step() != steps) steps = -1;
+          run_->join(*group, steps < 0);
+        }
+        steps = trainer_->steps_taken();
         begin_generation();
         if (train()) return;
         loss_.clear();
@@ -78,10 +82,11 @@ class RankRun {
         loss_ = ": " + reason.substr(0, reason.find(" ["));  // without the calls of all ranks
       } catch (const std::exception& error) {
         group->abort(error.what());
-        run_.leave();
+        leave();
         throw;
       }
-      run_.leave();  // while there is the group
+      if (trainer_ && steps >= 0) steps = trainer_->steps_taken();
+      leave();  // while there is the group
     }
   }
 
@@ -116,8 +121,25 @@ class RankRun {
   }
 
   void start() {
-    trainer_ = &run_.start(observer());
+    trainer_ = &run_->start(observer());
     if (!plan_.save.empty()) training::catch_interrupts();
+  }
+
+  // Makes the model anew for this group, from the shards of its ranks.
+  void start_from_shards() {
+    saving_.finish();
+    run_.emplace(plan_, *group_, corpus_);
+    trainer_ = &run_->start_from(held_, membership_->newest_step() >= 0, membership_->generation(),
+                                 *group_, observer());
+    held_ = {};
+    if (!plan_.save.empty()) training::catch_interrupts();
+  }
+
+  void leave() {
+    if (!plan_.is_sharded()) return run_->leave();
+    if (auto held = run_ ? run_->release() : std::nullopt) held_ = std::move(*held);
+    trainer_ = nullptr;
+    run_.reset();
   }
 
   // Whether the run has come to its end, and not to another membership.
@@ -152,7 +174,7 @@ class RankRun {
     return signal[0] != 0;
   }
 
-  bool writes() const { return run_.strategy().writes(); }
+  bool writes() const { return run_->strategy().writes(); }
 
   training::Observer observer() {
     training::Observer observer;
@@ -187,13 +209,13 @@ class RankRun {
   void save() {
     saving_.finish();
     auto write =
-        training::copy_run(plan_.save, run_.model(), *trainer_, *plan_.vocabulary, plan_.data);
+        training::copy_run(plan_.save, run_->model(), *trainer_, *plan_.vocabulary, plan_.data);
     if (writes()) saving_.start(std::move(write));
   }
 
   void save_at_end() {
     saving_.finish();
-    training::save_run(plan_.save, run_.model(), *trainer_, *plan_.vocabulary, plan_.data);
+    training::save_run(plan_.save, run_->model(), *trainer_, *plan_.vocabulary, plan_.data);
     if (!writes()) return;
     fmt::print(
         "saved    {}\n         config.json, model.safetensors{} for transformers,\n"
@@ -206,8 +228,8 @@ class RankRun {
     const auto name = fmt::format("step{:04}.safetensors", step);
     transformer::dump_step(
         writes() ? plan_.dump / name : std::filesystem::path(),
-        [&](const SeeTensor& see) { run_.strategy().visit_parameters(run_.model(), see); },
-        [&](const SeeTensor& see) { run_.strategy().visit_gradients(run_.model(), see); });
+        [&](const SeeTensor& see) { run_->strategy().visit_parameters(run_->model(), see); },
+        [&](const SeeTensor& see) { run_->strategy().visit_gradients(run_->model(), see); });
   }
 
   // Rank 0 generates and prints a sample after `step`. If a forward pass communicates, all ranks
@@ -216,9 +238,9 @@ class RankRun {
     const bool is_last = step == plan_.last_step();
     const bool due = is_last || (plan_.sample_every > 0 && step % plan_.sample_every == 0);
     if (plan_.sample_tokens == 0 || !due) return;
-    if (!writes() && !run_.strategy().forward_communicates()) return;
+    if (!writes() && !run_->strategy().forward_communicates()) return;
     const auto tokens =
-        transformer::generate(run_.model(), plan_.vocabulary->encode_prompt(sample_beginning),
+        transformer::generate(run_->model(), plan_.vocabulary->encode_prompt(sample_beginning),
                               plan_.sample_tokens, plan_.sample);
     if (!printer_) return;
     printer_->end_line();
@@ -239,7 +261,8 @@ class RankRun {
   const Text& text_;
   const Corpus& corpus_;
   Recording& recording_;
-  training::Run run_;
+  std::optional<training::Run> run_;
+  zero::HeldShards held_;  // of an elastic run under ZeRO, while there is no group
   Trainer* trainer_ = nullptr;
   std::optional<RunPrinter> printer_;  // on rank 0
   training::BackgroundSave saving_;    // of the rank that writes; ends before what it reads
