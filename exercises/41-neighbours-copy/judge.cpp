@@ -1,5 +1,5 @@
-// Judges what ranks hold for each other. A step is judged by its states: every moment that ranks can
-// be in, with each of them lost.
+// Judges what ranks hold for each other. A step is judged by its states: every moment that ranks
+// can be in, with each of them lost.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -192,10 +192,10 @@ Verdict judge_lost(const Run& run) {
           if (!left.contains({kind, shard})) gone.insert({kind, shard});
       const bool seen = of_ranks("survives").at(static_cast<std::size_t>(bits)).get<bool>();
       if (seen == gone.empty()) continue;
-      return fmt::format("without {}, survives is {}, but {}",
-                         lost.empty() ? "any loss" : ranks_in_words({lost.begin(), lost.end()}),
-                         seen, gone.empty() ? "the others hold every piece"
-                                      : "nobody holds " + name_of(*gone.begin()));
+      return fmt::format(
+          "without {}, survives is {}, but {}",
+          lost.empty() ? "any loss" : ranks_in_words({lost.begin(), lost.end()}), seen,
+          gone.empty() ? "the others hold every piece" : "nobody holds " + name_of(*gone.begin()));
     }
     return "";
   });
@@ -213,8 +213,8 @@ Json collect_step(World&) {
   return all;
 }
 
-// All states of ranks that take the same actions, step after step. Rank r holds the copy of its left
-// neighbour's shard. A state is how many actions each rank has done.
+// All states of ranks that take the same actions, step after step. Rank r holds the copy of its
+// left neighbour's shard. A state is how many actions each rank has done.
 class Steps {
  public:
   Steps(Strategy strategy, std::vector<Action> actions, int ranks)
@@ -228,8 +228,7 @@ class Steps {
 
   int length() const { return static_cast<int>(actions_.size()); }
   int index_of(Action action) const {
-    return static_cast<int>(std::find(actions_.begin(), actions_.end(), action) -
-                            actions_.begin());
+    return static_cast<int>(std::find(actions_.begin(), actions_.end(), action) - actions_.begin());
   }
   int steps_of(int done) const { return done / length(); }
   // Whether the step that is under way has done it. Never, if it is not among the actions.
@@ -266,8 +265,8 @@ int Steps::version(const Piece& piece, int rank, int done) const {
   const bool gathered = strategy_ != Strategy::zero3 && piece.kind == Kind::parameters;
   const bool copied = piece.shard == copied_by(rank);
   if (!gathered && !copied) return -1;
-  const bool new_copy = copied && (has_done(done, Action::update_copy) ||
-                                   has_done(done, Action::send_state));
+  const bool new_copy =
+      copied && (has_done(done, Action::update_copy) || has_done(done, Action::send_state));
   return steps + (new_copy || (gathered && has_done(done, Action::gather)) ? 1 : 0);
 }
 
@@ -322,8 +321,8 @@ std::string Steps::fault_of(const State& state, int lost) const {
                                 (done - 1) / length() + 1);
     where.push_back(fmt::format("rank {} has done {}", rank, last));
   }
-  return fmt::format("{} ranks, rank {} is lost when {}: {}", ranks_, lost,
-                     fmt::join(where, ", "), fmt::join(lacking, ", and "));
+  return fmt::format("{} ranks, rank {} is lost when {}: {}", ranks_, lost, fmt::join(where, ", "),
+                     fmt::join(lacking, ", and "));
 }
 
 std::string Steps::fault() const {
@@ -403,10 +402,10 @@ Verdict judge_step(const Run& run) {
     const auto sends = [&](Action action) {
       return std::find(actions.begin(), actions.end(), action) != actions.end();
     };
-    const double numbers = (sends(Action::send_gradient) ? 1 : 0) +
-                           (!sends(Action::send_state)       ? 0
-                            : strategy == Strategy::zero3 ? 3
-                                                             : 2),
+    const double numbers =
+                     (sends(Action::send_gradient) ? 1 : 0) + (!sends(Action::send_state)    ? 0
+                                                               : strategy == Strategy::zero3 ? 3
+                                                                                             : 2),
                  enough = backup::cost(strategy, 1, 1).sent / 4;
     if (fault.empty() && numbers > enough)
       fault = fmt::format("a step sends {} numbers for each parameter of a shard, {} are enough",
@@ -457,11 +456,11 @@ Verdict judge_cost(const Run& run) {
         if (!value.is_null() &&
             std::abs(value.get<double>() - expected) <= 1e-9 * std::max(1.0, expected))
           continue;
-        return {{fmt::format("{}, P = {:g}, {} ranks: {} is {} bytes, expected {:.6g}",
-                             name_of(strategy), size.parameters, size.ranks, name,
-                             value.is_null() ? "no finite number of"
-                                             : fmt::format("{:.6g}", value.get<double>()),
-                             expected)}};
+        return {{fmt::format(
+            "{}, P = {:g}, {} ranks: {} is {} bytes, expected {:.6g}", name_of(strategy),
+            size.parameters, size.ranks, name,
+            value.is_null() ? "no finite number of" : fmt::format("{:.6g}", value.get<double>()),
+            expected)}};
       }
     }
   return {};

@@ -27,8 +27,8 @@ enum class Action {
   compute,  // forward and backward; the reduced gradients of the step before are overwritten
   reduce,   // of the gradients; waits for all. Then a rank has all shards of them, reduced, under
             // data_parallel and zero1, and its own shard under zero2 and zero3
-  send_gradient,  // sends its reduced shard to the rank that holds a copy of its shard, and waits for
-                  // the gradient of the shard of which it holds a copy
+  send_gradient,  // sends its reduced shard to the rank that holds a copy of its shard, and waits
+                  // for the gradient of the shard of which it holds a copy
   agree,          // the mean of the loss over all ranks: one number; waits for all
   update,         // of its own shard: parameters and moments become those of this step
   send_state,     // sends its own shard where send_gradient does, and waits for the one that it

@@ -54,10 +54,14 @@ inline std::vector<Action> step(Strategy strategy) {
 inline Bytes cost(Strategy strategy, double parameters, int ranks) {
   const double shard = parameters / ranks;
   switch (strategy) {
-    case Strategy::data_parallel: return {};
-    case Strategy::zero1: return {.kept = 8 * shard};
-    case Strategy::zero2: return {.kept = 8 * shard, .sent = 4 * shard};
-    case Strategy::zero3: return {.kept = 12 * shard, .sent = 4 * shard};
+    case Strategy::data_parallel:
+      return {};
+    case Strategy::zero1:
+      return {.kept = 8 * shard};
+    case Strategy::zero2:
+      return {.kept = 8 * shard, .sent = 4 * shard};
+    case Strategy::zero3:
+      return {.kept = 12 * shard, .sent = 4 * shard};
   }
   return {};
 }
