@@ -61,6 +61,7 @@ struct BenchOptions {
       bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
   std::vector<std::string> backends{"tcp", "shm", "threads"};
   int queued = 0;  // calls on a GPU that queue up, timed by its events; 0: each is waited for
+  bool both_places = false;  // measure each size out of place and in place
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
   double quantile = 0.5;      // the quantile of the samples that becomes the figure

@@ -31,17 +31,20 @@ using collectives::RankInfo;
 class OnDevice {
  public:
   explicit OnDevice(const BenchData& data)
-      : data_(data), input_(data.input_bytes()), output_(data.output_bytes()) {
-    input_.copy_from(data.input(), data.input_bytes());
-    output_.copy_from(data.output(), data.output_bytes());
+      : data_(data), input_(data.input_bytes()), memory_(data.memory_bytes()) {
+    if (!data.in_place()) input_.copy_from(data.input(), data.input_bytes());
+    renew();
   }
-  const void* input() const { return input_.data(); }
-  void* output() const { return output_.data(); }
-  void bring_back() { output_.copy_to(data_.output(), data_.output_bytes()); }
+  const void* input() const { return data_.in_place() ? at(data_.input_at()) : input_.data(); }
+  void* output() const { return at(data_.output_at()); }
+  void renew() { memory_.copy_from(data_.memory(), data_.memory_bytes()); }
+  void bring_back() { memory_.copy_to(data_.memory(), data_.memory_bytes()); }
 
  private:
+  std::byte* at(std::size_t byte) const { return static_cast<std::byte*>(memory_.data()) + byte; }
+
   const BenchData& data_;
-  collectives::cuda::DeviceBuffer input_, output_;
+  collectives::cuda::DeviceBuffer input_, memory_;
 };
 
 // Runs one rank's part of a block. The results of a limit are meaningless.
@@ -50,7 +53,8 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
   const bool check = contender.backend != nullptr, device = contender.limit == Limit::device;
   Call buffers = block.call;
   if (!check) buffers.collective = Collective::all_reduce;  // a limit moves bytes like this
-  const BenchData data(buffers, backend.rank(), backend.size());
+  const bool in_place = check && block.in_place;
+  BenchData data(buffers, backend.rank(), backend.size(), in_place);
   std::optional<OnDevice> on_device;
   if (device) on_device.emplace(data);
   const void* const input = device ? on_device->input() : data.input();
@@ -68,8 +72,13 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
     for (int i = 0; i < block.batch; ++i) call();
     record.seconds.push_back(seconds_since(start) / block.batch);
   }
-  if (device) on_device->bring_back();
   if (!check) return;
+  if (in_place) {
+    data.renew();
+    if (device) on_device->renew();
+    call();
+  }
+  if (device) on_device->bring_back();
   record.wrong = std::max(record.wrong, data.wrong());
   require(record.wrong == 0 || contender.backend->plugin.empty(),
           "the plugin {} is wrong: after an {} of {} elements, {} on rank {}", contender.name,

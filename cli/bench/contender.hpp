@@ -23,6 +23,7 @@ struct Block {
   int samples = 0;
   int batch = 1;        // calls in a sample
   bool queued = false;  // they queue up on the device, whose events give the time
+  bool in_place = false;
 };
 
 // The measurements of one rank over all its blocks.

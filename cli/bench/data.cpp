@@ -208,18 +208,32 @@ BenchData::Buffer BenchData::allocate(std::size_t bytes) {
   return Buffer(static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), page)));
 }
 
-BenchData::BenchData(const Call& call, int rank, int ranks)
-    : call_(call), rank_(rank), ranks_(ranks) {
+BenchData::BenchData(const Call& call, int rank, int ranks, bool in_place)
+    : call_(call), rank_(rank), ranks_(ranks), in_place_(in_place) {
   const Chunks blocks = Chunks::even(call.count, ranks);
   const Piece contribution = input_of(call, rank, blocks);
-  input_bytes_ = contribution.count * size_of(call.type);
-  input_ = allocate(input_bytes_);
-  fill(input_.get(), call, ranks, contribution);
-  output_bytes_ = output_count(call, rank, blocks) * size_of(call.type);
-  output_ = allocate(output_bytes_);
-  std::memset(output_.get(), 0x5a, output_bytes_);
-  if (call.collective == Collective::broadcast && rank == call.root)
-    fill(output_.get(), call, ranks, {rank, 0, call.count});
+  const std::size_t element = size_of(call.type);
+  const std::uint64_t outputs = output_count(call, rank, blocks);
+  if (in_place) {
+    if (contribution.count < call.count) input_at_ = blocks.begin(rank) * element;
+    if (outputs < call.count) output_at_ = blocks.begin(rank) * element;
+  } else {
+    input_bytes_ = contribution.count * element;
+    input_ = allocate(input_bytes_);
+    fill(input_.get(), call, ranks, contribution);
+  }
+  memory_bytes_ = (in_place ? call.count : outputs) * element;
+  memory_ = allocate(memory_bytes_);
+  renew();
+}
+
+void BenchData::renew() {
+  std::memset(memory(), 0x5a, memory_bytes_);
+  if (in_place_)
+    fill(memory() + input_at_, call_, ranks_,
+         input_of(call_, rank_, Chunks::even(call_.count, ranks_)));
+  if (call_.collective == Collective::broadcast && rank_ == call_.root)
+    fill(memory(), call_, ranks_, {rank_, 0, call_.count});
 }
 
 template <class Body>
@@ -230,7 +244,7 @@ void BenchData::for_each_wrong(Body body) const {
     const auto expected = pattern(call_, piece.source, ranks_);
     for_each_stretch(piece.count, piece.at,
                      [&](std::uint64_t done, std::uint64_t length, std::uint64_t position) {
-                       const std::byte* seen = output_.get() + (begin + done) * element;
+                       const std::byte* seen = memory() + output_at_ + (begin + done) * element;
                        const std::byte* wanted = expected.data() + position * element;
                        if (std::memcmp(seen, wanted, length * element) == 0) return;
                        for (std::uint64_t i = 0; i < length;

@@ -17,13 +17,23 @@ namespace ringside::cli {
 // The buffers of one rank for one call, new and aligned to a page.
 class BenchData {
  public:
-  BenchData(const collectives::Call& call, int rank, int ranks);
+  // In place: one buffer of the whole call, in which this rank's part of the input or of the output
+  // lies where Backend::run() wants it. Each call changes it: renew() comes before the one that
+  // wrong() is to check.
+  BenchData(const collectives::Call& call, int rank, int ranks, bool in_place = false);
 
-  // The arguments of Backend::run(): out of place, except broadcast, which has only an output.
-  const void* input() const { return input_.get(); }
-  void* output() const { return output_.get(); }
-  std::size_t input_bytes() const { return input_bytes_; }
-  std::size_t output_bytes() const { return output_bytes_; }
+  // The arguments of Backend::run(). A broadcast has only an output.
+  const void* input() const { return in_place_ ? memory() + input_at_ : input_.get(); }
+  void* output() const { return memory() + output_at_; }
+  std::size_t input_bytes() const { return input_bytes_; }  // 0 in place
+
+  // The output and what is around it in the same buffer, and where in it both lie.
+  std::byte* memory() const { return memory_.get(); }
+  std::size_t memory_bytes() const { return memory_bytes_; }
+  std::size_t input_at() const { return input_at_; }
+  std::size_t output_at() const { return output_at_; }
+  bool in_place() const { return in_place_; }
+  void renew();
 
   // The number of wrong elements in the output.
   std::uint64_t wrong() const;
@@ -43,8 +53,9 @@ class BenchData {
 
   collectives::Call call_;
   int rank_, ranks_;
-  Buffer input_, output_;
-  std::size_t input_bytes_ = 0, output_bytes_ = 0;
+  bool in_place_;
+  Buffer input_, memory_;
+  std::size_t input_bytes_ = 0, memory_bytes_ = 0, input_at_ = 0, output_at_ = 0;
 };
 
 }  // namespace ringside::cli

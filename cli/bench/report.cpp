@@ -23,6 +23,29 @@ Show figure(int digits, std::size_t width) {
   };
 }
 
+std::string_view algorithm_text(const BenchRow& row) {
+  if (row.ours) return collectives::algorithm_numbered(row.call.algorithm)->name;
+  return bench_backend_named(row.backend).plugin.empty() ? "library" : "plugin";
+}
+
+double algbw_gbps(const BenchRow& row) {
+  const auto bytes = static_cast<double>(row.call.count * size_of(row.call.type));
+  return row.seconds > 0 ? bytes / row.seconds * 1e-9 : 0;
+}
+
+// nccl-tests' names.
+std::string_view nccl_name(collectives::DataType type) {
+  using enum collectives::DataType;
+  if (type == fp32) return "float";
+  if (type == fp64) return "double";
+  if (type == fp16) return "half";
+  if (type == bf16) return "bfloat16";
+  return name_of(type);
+}
+std::string_view nccl_name(collectives::ReduceOp op) {
+  return op == collectives::ReduceOp::product ? "prod" : name_of(op);
+}
+
 std::string time_text(double us) {
   return fmt::format("{:.{}f}", us, us < 1e3 ? 2 : 0);
 }
@@ -39,32 +62,74 @@ std::string bench_title(const BenchRow& row) {
 }
 
 Table bench_table(const std::vector<BenchRow>& rows) {
-  Table table{
-      .head = {only_in_json("collective"), only_in_json("ranks"), only_in_json("type"),
-               only_in_json("op"), only_in_json("queued"), number("size (B)", "bytes", {}, 9),
-               words("backend", "backend", 8), words("algorithm", "algorithm", 18),
-               only_in_json("selected"), number("time (us)", "time_us", time_text, 9),
-               number("algbw", "algbw_gbps", figure(3, 6), 6),
-               number("busbw", "busbw_gbps", figure(3, 6), 6),
-               number("bare", "limit_gbps", figure(3, 6), 6),
-               number("ratio", "ratio", figure(2, 5), 5), number("wrong", "wrong", {}, 5)},
-      .indent = 0,
-      .gap = 1};
+  Table table{.head = {only_in_json("collective"), only_in_json("ranks"), only_in_json("type"),
+                       only_in_json("op"), only_in_json("queued"), only_in_json("in_place"),
+                       number("size (B)", "bytes", {}, 9), words("backend", "backend", 8),
+                       words("algorithm", "algorithm", 18), only_in_json("selected"),
+                       number("time (us)", "time_us", time_text, 9),
+                       number("algbw", "algbw_gbps", figure(3, 6), 6),
+                       number("busbw", "busbw_gbps", figure(3, 6), 6),
+                       number("bare", "limit_gbps", figure(3, 6), 6),
+                       number("ratio", "ratio", figure(2, 5), 5), number("wrong", "wrong", {}, 5)},
+              .indent = 0,
+              .gap = 1};
   for (const BenchRow& row : rows) {
     const collectives::Call& call = row.call;
     const std::uint64_t bytes = call.count * size_of(call.type);
-    const double algbw = row.seconds > 0 ? static_cast<double>(bytes) / row.seconds * 1e-9 : 0,
+    const double algbw = algbw_gbps(row),
                  ratio = row.limit_gbps > 0 ? row.busbw_gbps / row.limit_gbps : 0;
     table.rows.push_back({name_of(call.collective), row.ranks, name_of(call.type),
                           collectives::reduces(call.collective) ? name_of(call.reduce) : "none",
-                          row.queued, bytes, row.backend,
-                          row.ours ? collectives::algorithm_numbered(call.algorithm)->name
-                          : bench_backend_named(row.backend).plugin.empty() ? "library"
-                                                                            : "plugin",
+                          row.queued, row.in_place, bytes, row.backend, algorithm_text(row),
                           row.selected, row.seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps,
                           ratio, row.wrong});
   }
   return table;
+}
+
+std::string nccl_tests_tables(const std::vector<BenchRow>& rows) {
+  // By what was measured; a row that was selected stands with the others of "auto".
+  std::vector<std::pair<std::string, std::vector<const BenchRow*>>> tables;
+  for (const BenchRow& row : rows) {
+    const std::string name = fmt::format("{} ({})", row.backend,
+                                         row.selected ? "auto" : std::string(algorithm_text(row)));
+    const auto found = std::find_if(tables.begin(), tables.end(),
+                                    [&](const auto& table) { return table.first == name; });
+    (found == tables.end() ? tables.emplace_back(name, std::vector<const BenchRow*>{}) : *found)
+        .second.push_back(&row);
+  }
+  std::string text;
+  for (const auto& [name, of_table] : tables) {
+    text += fmt::format(
+        "# {}, over {}\n#\n"
+        "#                                                              out-of-place               "
+        " "
+        "       in-place\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong     "
+        "time   algbw   busbw #wrong\n"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            "
+        "(us)  (GB/s)  (GB/s)\n",
+        bench_title(*of_table.front()), name);
+    double sum = 0;
+    std::int64_t wrong = 0;
+    for (const BenchRow* row : of_table) {
+      const collectives::Call& call = row->call;
+      if (!row->in_place)
+        text += fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", call.count * size_of(call.type),
+                            call.count, nccl_name(call.type),
+                            collectives::reduces(call.collective) ? nccl_name(call.reduce) : "none",
+                            collectives::has_root(call.collective) ? call.root : -1);
+      text +=
+          fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", figure(2, 7)(row->seconds * 1e6),
+                      figure(2, 6)(algbw_gbps(*row)), figure(2, 6)(row->busbw_gbps), row->wrong);
+      if (row->in_place) text += "\n";
+      sum += row->busbw_gbps;
+      wrong += row->wrong;
+    }
+    text += fmt::format("# Out of bounds values : {} {}\n# Avg bus bandwidth    : {:g}\n\n", wrong,
+                        wrong == 0 ? "OK" : "FAILED", sum / static_cast<double>(of_table.size()));
+  }
+  return text;
 }
 
 std::string selection_in_words(const Json& rows) {

@@ -22,6 +22,7 @@ struct BenchRow {
   double limit_gbps = 0;  // the busbw of the machine's limit; 0: there is no comparable limit
   std::int64_t wrong = 0;
   int queued = 0;  // calls that queue up on a GPU (BenchOptions)
+  bool in_place = false;
 };
 
 std::string bench_title(const BenchRow& row);  // "all_reduce of fp32 (sum), 4 ranks on 2 cores"
@@ -31,6 +32,10 @@ std::string bench_title(const BenchRow& row);  // "all_reduce of fp32 (sum), 4 r
 // time. busbw is that of collectives::bus_bandwidth(), which is comparable with the bandwidth of a
 // link for every collective and number of ranks.
 Table bench_table(const std::vector<BenchRow>& rows);
+
+// The same figures as nccl-tests prints them: a table for each backend and algorithm, a line for
+// each size, out of place and in place. `rows` are those of one number of ranks.
+std::string nccl_tests_tables(const std::vector<BenchRow>& rows);
 
 // In how many cells (number of ranks, backend, size) the selected algorithm takes at most 10 %
 // longer than the fastest one, and how long at worst: a sentence of two lines. If an algorithm was

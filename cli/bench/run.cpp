@@ -50,7 +50,7 @@ class Bench {
     }
   }
 
-  std::vector<BenchRow> measure(std::uint64_t bytes) {
+  std::vector<BenchRow> measure(std::uint64_t bytes, bool in_place) {
     std::vector<Call> calls;
     for (const Contender& contender : contenders_) calls.push_back(call_of(contender, bytes));
     std::vector<std::vector<RankRecord>> records(
@@ -58,15 +58,19 @@ class Bench {
     std::vector<Block> blocks;
     for (std::size_t i = 0; i < contenders_.size(); ++i) {
       auto trial = records[i];
-      run(contenders_[i], {.call = calls[i], .warmup = options_.warmup, .samples = 3}, trial);
+      run(contenders_[i],
+          {.call = calls[i], .warmup = options_.warmup, .samples = 3, .in_place = in_place}, trial);
       blocks.push_back(block_for(calls[i], gather(trial).seconds));
+      blocks.back().in_place = in_place;
     }
     for (int round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < contenders_.size(); ++i)
         run(contenders_[i], blocks[i], records[i]);
     std::vector<Figure> figures;
     for (const auto& record : records) figures.push_back(gather(record));
-    return rows(calls, figures);
+    auto measured = rows(calls, figures);
+    for (BenchRow& row : measured) row.in_place = in_place;
+    return measured;
   }
 
   void finish() { all_processes_.finish(); }
@@ -219,7 +223,9 @@ void run_bench(const BenchOptions& options, const ProcessLayout& layout,
                const std::function<void(const std::vector<BenchRow>&)>& take) {
   Bench bench(options, layout);
   for (const auto bytes : options.bytes) {
-    const auto rows = bench.measure(bytes);
+    auto rows = bench.measure(bytes, false);
+    if (options.both_places)
+      for (const BenchRow& row : bench.measure(bytes, true)) rows.push_back(row);
     if (layout.in_job.rank == 0) take(rows);
   }
   bench.finish();

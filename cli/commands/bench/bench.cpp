@@ -36,7 +36,7 @@ struct BenchArguments {
   std::vector<std::string> bytes{"4B", "64KB", "1MB", "10MB"};
   std::vector<std::string> plugins;
   std::string json, svg;
-  bool calibrate = false;
+  bool calibrate = false, nccl_tests = false;
 };
 
 // An emulated link slows down our own transports only, not those of libraries.
@@ -65,6 +65,7 @@ BenchOptions options_from(const BenchArguments& args) {
   }
   if (options.ranks.empty()) options.ranks = {2, 4};
   options.collective = collectives::collective_named(args.collective);
+  options.both_places = args.nccl_tests;
   options.type = type_named(args.type);
   options.op = op_named(args.op);
   for (const auto& name : options.algorithms)
@@ -85,7 +86,7 @@ BenchOptions options_from(const BenchArguments& args) {
 }
 
 void write_figures(const BenchArguments& args, const Json& rows) {
-  fmt::print(file_beside(args.json), "{}", selection_in_words(rows));
+  if (!args.nccl_tests) fmt::print(file_beside(args.json), "{}", selection_in_words(rows));
   if (!args.json.empty()) write_json_file(args.json, rows);
   if (!args.svg.empty())
     write_text_file(args.svg, bench_plot(rows, args.options.algorithms.size() > 1), "the plot");
@@ -103,14 +104,17 @@ void take_part(const BenchArguments& args, const BenchOptions& options) {
   const bool is_first = layout.rows_file.empty() || layout.in_job.rank != 0 || !grows;
   Json written = is_first ? Json::array() : Json::parse(std::ifstream(args.json));
   Json all = Json::array();
+  std::vector<BenchRow> of_all_sizes;  // which --nccl-tests prints at the end
+  const bool prints_rows = !args.calibrate && !args.nccl_tests;
   run_bench(options, layout, [&](const std::vector<BenchRow>& rows) {
     const Table table = bench_table(rows);
-    if (!args.calibrate && all.empty())
+    if (prints_rows && all.empty())
       fmt::print(out, "\n{}\n{}", bench_title(rows.at(0)), table.head_line());
     for (const auto& row : table.rows)
-      if (!args.calibrate) fmt::print(out, "{}", table.line_of(row));
-    if (!args.calibrate && rows.size() > 1) fmt::print(out, "\n");
+      if (prints_rows) fmt::print(out, "{}", table.line_of(row));
+    if (prints_rows && rows.size() > 1) fmt::print(out, "\n");
     std::fflush(out);
+    of_all_sizes.insert(of_all_sizes.end(), rows.begin(), rows.end());
     for (const Json& row : table.json()) {
       all.push_back(row);
       written.push_back(row);
@@ -118,6 +122,7 @@ void take_part(const BenchArguments& args, const BenchOptions& options) {
     if (grows) write_json_file(args.json, written);
   });
   if (layout.in_job.rank != 0) return;
+  if (args.nccl_tests) fmt::print(out, "{}", nccl_tests_tables(of_all_sizes));
   if (layout.rows_file.empty()) return write_figures(args, all);
   write_text_file(layout.rows_file, all.dump(), "the figures");
 }
@@ -226,6 +231,9 @@ void add_bench_command(CLI::App& app) {
       "events. 0: wait for each call",
       not_negative())
       ->capture_default_str();
+  option.flag("--nccl-tests", args.nccl_tests,
+              "Measure each size out of place and in place, and print the columns of nccl-tests, a "
+              "table for each backend, when all sizes are done");
   option("--repeat N", options.repeat,
          "Samples of each figure [as fit into half a second, at least 7]", at_least_one("sample"));
   add_json_option(option.command(), args.json);

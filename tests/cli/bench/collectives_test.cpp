@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -98,9 +99,10 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
   REQUIRE(rows.size() == 12);
   std::vector<std::string> keys;
   for (const auto& [key, value] : rows[0].items()) keys.push_back(key);
-  std::vector<std::string> expected{"collective", "algorithm",  "backend", "ranks",   "bytes",
-                                    "type",       "op",         "queued",  "time_us", "algbw_gbps",
-                                    "busbw_gbps", "limit_gbps", "ratio",   "wrong",   "selected"};
+  std::vector<std::string> expected{"collective", "algorithm",  "backend",    "ranks",
+                                    "bytes",      "type",       "op",         "queued",
+                                    "time_us",    "algbw_gbps", "busbw_gbps", "limit_gbps",
+                                    "ratio",      "wrong",      "selected",   "in_place"};
   std::sort(expected.begin(), expected.end());
   CHECK(keys == expected);
   CHECK(rows[3].at("backend") == "tcp");
@@ -133,6 +135,45 @@ TEST_CASE("bench prints a table and draws a plot") {
   for (const char* word : {"all_gather of fp32", ">2 ranks<", ">tcp<", ">threads<",
                            "prefers-color-scheme: dark", " KB<"})
     CHECK(contains(svg, word));
+}
+
+// What nccl-tests prints: size, count, type, redop, root; time, algbw, busbw, #wrong, twice.
+TEST_CASE("bench prints the columns of nccl-tests, out of place and in place") {
+  struct Line {
+    std::string collective, begin;
+  };
+  for (const auto& [collective, begin] :
+       {Line{"all_reduce", "6000          3000  bfloat16    prod      -1"},
+        {"all_gather", "6000          3000  bfloat16    none      -1"},
+        {"reduce_scatter", "6000          3000  bfloat16    prod      -1"},
+        {"broadcast", "6000          3000  bfloat16    none       0"},
+        {"reduce", "6000          3000  bfloat16    prod       0"},
+        {"gather", "6000          3000  bfloat16    none       0"},
+        {"scatter", "6000          3000  bfloat16    none       0"},
+        {"all_to_all", "6000          3000  bfloat16    none      -1"}}) {
+    CAPTURE(collective);
+    const TemporaryFile file("ringside-bench-nccl-");
+    const Outcome outcome =
+        bench({collective, "-n", "3", "--backends", "threads,shm", "--bytes", "60B,6KB", "--type",
+               "bf16", "--op", "product", "--repeat", "1", "--nccl-tests", "--json", file.path});
+    CAPTURE(outcome.err);
+    CAPTURE(outcome.out);
+    CHECK(outcome.exit_code == 0);
+    CHECK(contains(outcome.out,
+                   "#       size         count      type   redop    root     time   "
+                   "algbw   busbw #wrong     time   algbw   busbw #wrong\n"));
+    CHECK(contains(outcome.out, " over threads (auto)\n"));
+    CHECK(contains(outcome.out, " over shm (auto)\n"));
+    const std::string place = " +[0-9.]+ +[0-9.]+ +[0-9.]+      0";
+    CHECK(std::regex_search(outcome.out, std::regex(begin + place + place + "\n")));
+    CHECK(contains(outcome.out, "\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
+    const auto rows = nlohmann::json::parse(file.text());
+    REQUIRE(rows.size() == 8);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CHECK(rows[i].at("in_place") == (i % 4 >= 2));
+      CHECK(rows[i].at("wrong") == 0);
+    }
+  }
 }
 
 TEST_CASE("bench checks the results of every collective, type and operation") {
@@ -329,7 +370,7 @@ TEST_CASE("the wrong elements of a result are counted") {
   call.count = 3000;
   const cli::BenchData data(call, 1, 3);
   CHECK(data.wrong() == 3000);  // nothing has been gathered yet
-  CHECK(data.output_bytes() == 12000);
+  CHECK(data.memory_bytes() == 12000);
 
   call.collective = Collective::all_reduce;
   const cli::BenchData alone(call, 0, 1);

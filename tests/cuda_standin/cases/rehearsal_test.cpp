@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include <doctest/doctest.h>
 #include <elf.h>
@@ -122,8 +123,8 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
                              step.at("result").get<std::string>());
   CHECK(results ==
         "tests test_device_cuda: ok\nkernels bf16: FAILED\nkernels fp32: ok\n"
-        "all_reduce: FAILED\nall_reduce packets: ok\nall_reduce gpus: not run\n"
-        "all_reduce nccl: not run\ntraining step: ok\nstrategies: ok\nmemcheck kernels: ok\n"
+        "all_reduce: FAILED\nall_reduce packets: ok\ntraining step: ok\nstrategies: ok\n"
+        "all_reduce gpus: not run\nall_reduce nccl: not run\nmemcheck kernels: ok\n"
         "racecheck kernels: ok\nsynccheck kernels: ok\nmemcheck train: ok\n");
   CHECK(contains(json.at("steps").at(1).at("note").get<std::string>(), "stopped after its limit"));
   CHECK(contains(json.at("steps").at(3).at("note").get<std::string>(), "exit 137"));
@@ -131,4 +132,32 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
   CHECK(json.at("kernels_fp32").size() == 19);
   CHECK(json.at("all_reduce").at(0).at("time_us").get<double>() > 0);
   CHECK(json.at("all_reduce_packets").size() == 12);
+
+  // The part for several GPUs, on two.
+  write_script(bare / "path" / "nvidia-smi",
+               "case $1 in --list-gpus) printf 'GPU 0: S\\nGPU 1: S\\n';; *) echo 'Stand-in, 1';; "
+               "esac\n");
+  fs::create_symlink(STANDIN_CUBLAS, wheel / "libnccl.so.2");
+  write_script(bare / "path" / "ldconfig", "true\n");
+  const auto on_two = run_program(
+      {(archive / "gpu-check").string(), "--small", "--only", "gpus", "--out", out.string()},
+      {{"PATH", path},
+       {"PYTHONPATH", (bare / "site-packages").string()},
+       {"RINGSIDE_STANDIN_DEVICES", "2"}},
+      Seconds(400));
+  CAPTURE(on_two.out);
+  CAPTURE(on_two.err);
+  CHECK(on_two.exit_code == 0);
+  for (const char* line : {"all_reduce gpus: ok", "all_reduce nccl: ok", "busbw of NCCL in GB/s",
+                           "size (B)             4000      64000"})
+    CHECK(contains(on_two.out, line));
+  const std::string number = "( +[0-9]+[.][0-9]+){2}\n";
+  for (const char* choice : {"its own choice", "Ring LL128", "Tree Simple"}) {
+    CAPTURE(choice);
+    CHECK(std::regex_search(on_two.out, std::regex(choice + number)));
+  }
+  std::ifstream stream_of_two(out / "gpu-check.json");
+  const Json of_two = Json::parse(stream_of_two);
+  CHECK(of_two.at("all_reduce_nccl_Ring_LL128").size() == 4);  // two sizes, in two places
+  CHECK(of_two.at("all_reduce_gpus").size() == 8);             // auto, two_shot, ring and nccl
 }

@@ -124,6 +124,44 @@ TEST_CASE("whichever call fails, ranks of cuda_ipc end with a sentence") {
   }
 }
 
+TEST_CASE("collectives in place on GPUs, beside NCCL, in the columns of nccl-tests") {
+  for (const std::string collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"})
+    for (const std::string devices : {"3", "1"}) {
+      CAPTURE(collective);
+      CAPTURE(devices);
+      const std::string backends = devices == "1" ? "cuda_kernels,cuda_ipc" : "cuda_ipc,nccl";
+      const Outcome outcome =
+          run_program({ringside_binary, "bench", collective, "-n", "3", "--bytes", "4800B,48KB",
+                       "--backends", backends, "--repeat", "1", "--queued", "3", "--nccl-tests"},
+                      {{"RINGSIDE_STANDIN_DEVICES", devices}}, Seconds(60));
+      CAPTURE(outcome.out);
+      CAPTURE(outcome.err);
+      CHECK(outcome.exit_code == 0);
+      CHECK(contains(outcome.out, " over cuda_ipc (auto)\n"));
+      CHECK(contains(outcome.out,
+                     devices == "1" ? " over cuda_kernels (auto)\n" : " over nccl (library)\n"));
+      CHECK(!contains(outcome.out, "FAILED"));
+    }
+}
+
+// With two ranks a two-shot sends as many bytes as the gradients have, and so does a copy of all.
+TEST_CASE("bench ddp shows the bytes that GPUs send") {
+  for (const char* devices : {"2", "1"}) {
+    CAPTURE(devices);
+    const Outcome outcome = run_program(
+        {ringside_binary, "bench", "ddp", "-n", "2", "--device", "cuda", "--model", "tiny",
+         "--batch", "1", "--sequence", "16", "--steps", "1", "--strategies", "flat", "--json", "-"},
+        {{"RINGSIDE_STANDIN_DEVICES", devices}}, Seconds(100));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    const auto json = nlohmann::json::parse(outcome.out);
+    const double gradients = json.at("bucket_model").at("gradient_bytes"),
+                 sent = json.at("rows").back().at("bytes_sent");
+    CHECK(sent >= gradients);
+    CHECK(sent < gradients * 1.01 + 100);
+  }
+}
+
 TEST_CASE("NCCL may be older than the header, but not older than what is used of it") {
   const auto bench = [](const char* version) {
     return run_program({ringside_binary, "bench", "all_reduce", "-n", "1", "--bytes", "4KB",
