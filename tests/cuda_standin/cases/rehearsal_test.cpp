@@ -148,8 +148,8 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
   CAPTURE(on_two.out);
   CAPTURE(on_two.err);
   CHECK(on_two.exit_code == 0);
-  for (const char* line : {"all_reduce gpus: ok", "all_reduce nccl: ok", "busbw of NCCL in GB/s",
-                           "size (B)             4000      64000"})
+  for (const char* line : {"topology: ok", "all_reduce gpus: ok", "all_reduce nccl: ok",
+                           "busbw of NCCL in GB/s", "size (B)             4000      64000"})
     CHECK(contains(on_two.out, line));
   const std::string number = "( +[0-9]+[.][0-9]+){2}\n";
   for (const char* choice : {"its own choice", "Ring LL128", "Tree Simple"}) {
