@@ -1,8 +1,10 @@
 // `ringside bench`: measures a collective over several backends, beside the machine's limit.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -19,8 +21,10 @@
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "cli/pictures/simulation/prediction.hpp"
 #include "collectives/call.hpp"
 #include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/run_threads.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/selection/calibration_file.hpp"
 #include "collectives/selection/measured_costs.hpp"
@@ -35,7 +39,7 @@ struct BenchArguments {
   std::string collective, type = "fp32", op = "sum";
   std::vector<std::string> bytes{"4B", "64KB", "1MB", "10MB"};
   std::vector<std::string> plugins;
-  std::string json, svg;
+  std::string json, svg, machine;
   bool calibrate = false, nccl_tests = false;
 };
 
@@ -136,6 +140,23 @@ Json rows_of_job(const BenchOptions& options, int ranks) {
   return Json::parse(std::ifstream(path));
 }
 
+// This machine for `account --machine` and `simulate --topology`: shared memory joins its ranks, or
+// what was measured.
+void write_machine(const std::string& path,
+                   const std::map<std::string, collectives::MachineCosts>& costs) {
+  const auto found = costs.contains("shm") ? costs.find("shm") : costs.begin();
+  const collectives::MachineCosts& cost = found->second;
+  training::begin_computing(1);
+  Json file;
+  collectives::run_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+                           [&](collectives::ProcessGroup& world) {
+                             Json measured = machine_file(world, found->first, cost.common.alpha,
+                                                          cost.per_byte[2].beta);
+                             if (world.rank() == 0) file = std::move(measured);
+                           });
+  write_json_file(path, file);
+}
+
 void finish_calibration(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
   const auto costs = costs_from_rows(options, rows, collectives::measure_adding());
   collectives::keep_calibration(costs);
@@ -147,6 +168,11 @@ void finish_calibration(const BenchArguments& args, const BenchOptions& options,
       "training\nselects libraries.\n",
       calibration_report(costs, options.ranks.back()), training::products_report(products),
       collectives::calibration_file().string());
+  if (!args.machine.empty()) {
+    write_machine(args.machine, costs);
+    fmt::print(file_beside(args.json),
+               "This machine, for account --machine and simulate --topology: {}\n", args.machine);
+  }
   if (!args.json.empty()) write_json_file(args.json, rows);
 }
 
@@ -173,6 +199,8 @@ void bench(const BenchArguments& args) {
 }
 
 void run(const BenchArguments& args) {
+  if (!args.machine.empty() && !args.calibrate)
+    throw UsageError("--machine writes what --calibrate measures: add --calibrate");
   if (args.collective.empty() && !args.calibrate)
     throw UsageError(
         "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
@@ -202,6 +230,8 @@ void add_bench_command(CLI::App& app) {
               "Measure the costs of messages, sums and matrix products on this machine and save "
               "them: our backends select their algorithms by them, and training the library of "
               "each kind of product");
+  option("--machine FILE", args.machine,
+         "With --calibrate: describe this machine, for account --machine and simulate --topology");
   option("-n,--ranks N,...", options.ranks, "Numbers of ranks, measured in this order [2,4]",
          at_least_one("rank"));
   option("--bytes SIZE,...", args.bytes,

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include <unistd.h>
 
 #include "autograd/engine/engine.hpp"
 #include "autograd/ops/ops.hpp"
@@ -103,7 +106,7 @@ void measure_parts(ProcessGroup& world, const planning::Model& model, const plan
                    (rates.block.forward + rates.block.backward);
 }
 
-double update_rate(ProcessGroup& world, const planning::Plan& plan) {
+double update_rate(ProcessGroup& world, const planning::Types& types) {
   constexpr std::int64_t elements = 4'000'000;  // longer than a cache
   Tensor parameter = Tensor::full({elements}, 0.1);
   parameter.set_requires_grad(true);
@@ -114,8 +117,7 @@ double update_rate(ProcessGroup& world, const planning::Plan& plan) {
     optimizer.set_gradient_scale(autograd::clip_factor(norm, 1));
     optimizer.step();
   });
-  return planning::optimizer_traffic(static_cast<double>(elements), plan.types, 1).value() /
-         seconds;
+  return planning::optimizer_traffic(static_cast<double>(elements), types, 1).value() / seconds;
 }
 
 // The bytes of the calls that send most in a step.
@@ -157,7 +159,7 @@ MachineRates measure_rates(ProcessGroup& world, const planning::Model& model,
                            const planning::Plan& plan) {
   MachineRates rates;
   measure_parts(world, model, plan, rates);
-  rates.update = update_rate(world, plan);
+  rates.update = update_rate(world, plan.types);
   measure_link(world, largest_call(model, plan), rates);
   return rates;
 }
@@ -210,6 +212,62 @@ planning::Machine machine_of(const MachineRates& rates, int ranks, double overla
                      .bytes_per_second = rates.bandwidth > 0 ? rates.bandwidth : 1e9,
                      .latency = rates.latency}};
   return machine;
+}
+
+namespace {
+
+// FLOP/s of a linear layer's three products, whose shortest side is `width`.
+double product_rate(ProcessGroup& world, std::int64_t width) {
+  constexpr std::int64_t side = 1024;
+  Tensor x = Tensor::full({side, width}, 0.5), weight = Tensor::full({side, width}, 0.01);
+  for (Tensor* tensor : {&x, &weight}) tensor->set_requires_grad(true);
+  const Tensor seed = Tensor::full({side, side}, 1);
+  const double seconds = seconds_of(world, [&] {
+    x.zero_grad(), weight.zero_grad();
+    autograd::backward(autograd::linear(x, weight), seed);
+  });
+  return 3 * 2 * static_cast<double>(side * side * width) / seconds;
+}
+
+// Seconds of a kernel that has next to no work.
+double kernel_seconds(ProcessGroup& world) {
+  constexpr int calls = 1000;
+  const Tensor x = Tensor::full({16}, 1);
+  return seconds_of(world,
+                    [&] {
+                      for (int i = 0; i < calls; ++i) autograd::add(x, x);
+                    }) /
+         calls;
+}
+
+}  // namespace
+
+Json machine_file(ProcessGroup& world, const std::string& transport, double alpha, double beta) {
+  std::map<std::int64_t, double> rates;
+  for (const std::int64_t width : {32, 64, 128, 256, 512, 1024})
+    rates[width] = product_rate(world, width);
+  double peak = 0;
+  for (const auto& [width, rate] : rates) peak = std::max(peak, rate);
+  Json widths = Json::array();
+  for (const auto& [width, rate] : rates)
+    widths.push_back({{"width", width}, {"efficiency", rate / peak}});
+  Json levels = Json::array();
+  levels.push_back(
+      {{"name", transport}, {"group", 64}, {"gbps", 1e-9 / beta}, {"us", alpha * 1e6}});
+  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<double>(::sysconf(_SC_PAGESIZE)) / world.size();
+  const planning::Types types{.parameters = 4, .gradients = 4, .activations = 4};
+  return {{"source", fmt::format("Measured by ringside bench --calibrate: {} ranks at the same "
+                                 "time with a thread each, in fp32; messages of 2 ranks over {}",
+                                 world.size(), transport)},
+          {"device",
+           {{"peak_tflops", peak * 1e-12},
+            {"memory_gb", memory * 1e-9},
+            {"memory_gbps", update_rate(world, types) * 1e-9},
+            {"matmul_efficiency_by_width", widths},
+            {"kernel_us", kernel_seconds(world) * 1e6},
+            {"overlap", 0}}},
+          {"levels", levels}};
 }
 
 namespace {

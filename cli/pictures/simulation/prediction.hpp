@@ -1,5 +1,6 @@
 // `ringside bench mesh --predict`: the simulated time of a step on this machine, from rates that
-// are measured here, beside the measured time.
+// are measured here, beside the measured time. And this machine as a file for simulations of
+// others.
 #pragma once
 
 #include <string>
@@ -51,6 +52,13 @@ struct Prediction {
   MachineRates rates;
   double predicted = 0, measured = 0;  // seconds of a step
 };
+
+// A file as planning/machine.hpp describes it, of ranks with one thread each: products by width,
+// the cost of a kernel and the rate of updates, measured while all ranks of `world` do the same;
+// and messages that take alpha seconds and beta for each byte over `transport`. Every rank must
+// call it.
+Json machine_file(collectives::ProcessGroup& world, const std::string& transport, double alpha,
+                  double beta);
 
 // At most 80 columns.
 std::string prediction_table(const std::vector<Prediction>& all);

@@ -220,8 +220,11 @@ TEST_CASE("bench has a row for each algorithm and names the one that auto select
 TEST_CASE("calibrate measures and saves the costs of messages, and the next run uses them") {
   const TemporaryFile cache("ringside-bench-calibrate-");
   const Variables variables{{"XDG_CACHE_HOME", cache.path}};
-  const auto outcome =
-      bench({"--calibrate", "-n", "4", "--backends", "tcp,threads", "--repeat", "4"}, variables);
+  const std::string machine = (cache.path / "machine.json").string();
+  std::filesystem::create_directories(cache.path);
+  const auto outcome = bench({"--calibrate", "-n", "4", "--backends", "tcp,threads", "--repeat",
+                              "4", "--machine", machine},
+                             variables);
   CAPTURE(outcome.err);
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.err == "");
@@ -245,6 +248,16 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
     CHECK(entry.at("alpha_us") >= entry.at("overhead_us"));
     CHECK(entry.at("copy_ns_per_byte").at(2) > 0);
   }
+  // A step of a plan on this machine, by its file: at least its FLOPs at the highest rate.
+  const auto device = nlohmann::json::parse(std::ifstream(machine)).at("device");
+  CHECK(device.at("matmul_efficiency_by_width").size() == 6);
+  CHECK(device.at("kernel_us") > 0);
+  const auto told = run_program({ringside_binary, "account", "--model", "lab", "--machine", machine,
+                                 "--mesh", "tp=2", "--json", "-"});
+  REQUIRE(told.exit_code == 0);
+  const auto step = nlohmann::json::parse(told.out);
+  CHECK(step.at("step_seconds").get<double>() >
+        step.at("model_flops").get<double>() / 2 / device.at("peak_tflops").get<double>() / 1e12);
   // If a message costs a second, only the number of consecutive messages counts.
   for (auto& entry : file["entries"]) entry["alpha_us"] = 1e6, entry["overhead_us"] = 1;
   std::ofstream(path) << file;
@@ -265,6 +278,9 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
 }
 
 TEST_CASE("calibrate refuses contradicting arguments") {
+  CHECK(
+      one_error({"all_reduce", "--machine", "here.json"}, 2)
+          .starts_with("ringside: --machine writes what --calibrate measures: add --calibrate\n"));
   CHECK(one_error({"--calibrate", "all_reduce"}, 2)
             .starts_with("ringside: --calibrate measures what it needs: leave out all_reduce\n"));
   CHECK(one_error({"--calibrate", "-n", "2"}, 2)
