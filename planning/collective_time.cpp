@@ -164,6 +164,52 @@ CostParameters costs_on(const Level& level) {
   return {.alpha = level.latency, .beta = 1 / level.rate(), .overhead = level.latency};
 }
 
+namespace {
+
+// By the switches of a level, which must have an in_network_efficiency.
+Term in_network_all_reduce(double bytes, const Level& level) {
+  const Quantity alpha("alpha", level.latency), size("D", bytes), w("W", level.bytes_per_second),
+      efficiency("eta_net", level.in_network_efficiency),
+      oversubscribed("o", level.oversubscription);
+  return {"t", "all-reduce in the switches of " + level.name,
+          2 * alpha + oversubscribed * size / (w * efficiency), Unit::seconds,
+          "Graham et al. 2016 (SHARP)"};
+}
+
+// On ranks `stride` apart, of several groups of level `index` - 1.
+Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t stride,
+                            double bytes, const Machine& machine) {
+  const Level ring = machine.level_of_ring(index, ranks, stride);
+  const Quantity hops("hops", machine.tree_latency(index, ranks, stride)), size("D", bytes),
+      rate("W", ring.rate());
+  return {"t", "all-reduce by two binary trees over " + ring.name, hops + 2 * size / rate,
+          Unit::seconds, "Sanders, Speck and Traeff 2009"};
+}
+
+// Of whole servers, joined by level `index`: ranks of one place in their servers exchange at the
+// same time, each over its own card. Throws Error if the last server is not whole.
+Term hierarchical_collective(Collective collective, std::size_t index, std::int64_t ranks,
+                             double bytes, const Machine& machine) {
+  const std::int64_t k = machine.ranks_on_server(ranks, 1), servers = ranks / k;
+  require(ranks % k == 0,
+          "hierarchical takes whole servers of {}, and {} ranks are none: choose a multiple of {}",
+          k, ranks, k);
+  const CostParameters inside = costs_on(machine.levels.front());
+  const Symbols row(k, bytes, inside);
+  if (collective == Collective::all_to_all) {
+    const Symbols column(servers, bytes, costs_on(machine.level_along(index, k)));
+    return {"t", "all-to-all inside servers, then across", pairwise(row) + pairwise(column),
+            Unit::seconds, "Hwang et al. 2023 (Tutel), section 3"};
+  }
+  const Symbols column(servers, bytes / static_cast<double>(k),
+                       costs_on(machine.level_of_ring(index, servers, k)));
+  return {"t", "reduce-scatter inside servers, all-reduce across, all-gather inside",
+          ring_reduce_scatter(row) + ring(column) + ring_all_gather(row), Unit::seconds,
+          "Ueno and Yokota 2019"};
+}
+
+}  // namespace
+
 std::vector<std::string> simulated_collectives() {
   std::vector<std::string> names;
   for (const ClosedForm& form : closed_forms)
@@ -202,44 +248,6 @@ Term closed_form(Collective collective, std::string_view algorithm, std::int64_t
           most_ranks_walked);
   return {"t", fmt::format("{} {}", algorithm, name_of(collective)),
           form->seconds(Symbols(ranks, bytes, costs)), Unit::seconds, form->source};
-}
-
-Term in_network_all_reduce(double bytes, const Level& level) {
-  const Quantity alpha("alpha", level.latency), size("D", bytes), w("W", level.bytes_per_second),
-      efficiency("eta_net", level.in_network_efficiency),
-      oversubscribed("o", level.oversubscription);
-  return {"t", "all-reduce in the switches of " + level.name,
-          2 * alpha + oversubscribed * size / (w * efficiency), Unit::seconds,
-          "Graham et al. 2016 (SHARP)"};
-}
-
-Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t stride,
-                            double bytes, const Machine& machine) {
-  const Level ring = machine.level_of_ring(index, ranks, stride);
-  const Quantity hops("hops", machine.tree_latency(index, ranks, stride)), size("D", bytes),
-      rate("W", ring.rate());
-  return {"t", "all-reduce by two binary trees over " + ring.name, hops + 2 * size / rate,
-          Unit::seconds, "Sanders, Speck and Traeff 2009"};
-}
-
-Term hierarchical_collective(Collective collective, std::size_t index, std::int64_t ranks,
-                             double bytes, const Machine& machine) {
-  const std::int64_t k = machine.ranks_on_server(ranks, 1), servers = ranks / k;
-  require(ranks % k == 0,
-          "hierarchical takes whole servers of {}, and {} ranks are none: choose a multiple of {}",
-          k, ranks, k);
-  const CostParameters inside = costs_on(machine.levels.front());
-  const Symbols row(k, bytes, inside);
-  if (collective == Collective::all_to_all) {
-    const Symbols column(servers, bytes, costs_on(machine.level_along(index, k)));
-    return {"t", "all-to-all inside servers, then across", pairwise(row) + pairwise(column),
-            Unit::seconds, "Hwang et al. 2023 (Tutel), section 3"};
-  }
-  const Symbols column(servers, bytes / static_cast<double>(k),
-                       costs_on(machine.level_of_ring(index, servers, k)));
-  return {"t", "reduce-scatter inside servers, all-reduce across, all-gather inside",
-          ring_reduce_scatter(row) + ring(column) + ring_all_gather(row), Unit::seconds,
-          "Ueno and Yokota 2019"};
 }
 
 double collective_seconds(Collective collective, std::size_t index, std::int64_t ranks,

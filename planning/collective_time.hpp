@@ -54,21 +54,6 @@ std::vector<std::string> algorithms_on(collectives::Collective collective, std::
 Term closed_form(collectives::Collective collective, std::string_view algorithm, std::int64_t ranks,
                  double bytes, const collectives::CostParameters& costs);
 
-// Seconds of an all-reduce that the switches of a level compute. The level must have an
-// in_network_efficiency.
-Term in_network_all_reduce(double bytes, const Level& level);
-
-// Seconds of a double_tree all-reduce of `bytes` bytes on `ranks` ranks, `stride` apart, of several
-// groups of level `index` - 1.
-Term double_tree_all_reduce(std::size_t index, std::int64_t ranks, std::int64_t stride,
-                            double bytes, const Machine& machine);
-
-// Seconds of a hierarchical all_reduce or all_to_all of whole servers, joined by level `index`. The
-// ranks of one place in their servers exchange at the same time, each over its own card. Throws
-// Error if the last server is not whole.
-Term hierarchical_collective(collectives::Collective collective, std::size_t index,
-                             std::int64_t ranks, double bytes, const Machine& machine);
-
 // Seconds of an all_reduce, all_gather, reduce_scatter or all_to_all of a buffer of `bytes` (whole,
 // on all ranks together) on `ranks` ranks of level `index`, `stride` apart: the ring, or for an
 // all-reduce double_tree or in_network where that is faster; pairwise for an all_to_all.
