@@ -38,6 +38,17 @@ void read_mixtral(JsonFields& fields, Model& model) {
                           .d_ff = model.d_ff};
 }
 
+void read_qwen3(JsonFields& fields, Model& model, bool has_experts) {
+  read_llama(fields, model);
+  model.qk_norm = true;
+  if (!has_experts) return;
+  model.d_ff = fields.count("moe_intermediate_size");
+  const bool is_old = fields.has("num_experts");  // transformers 5 writes Mixtral's name
+  model.experts = Experts{.routed = fields.count(is_old ? "num_experts" : "num_local_experts"),
+                          .per_token = fields.count("num_experts_per_tok"),
+                          .d_ff = model.d_ff};
+}
+
 void read_deepseek(JsonFields& fields, Model& model) {
   read_llama(fields, model);
   model.latent = LatentAttention{.q_rank = fields.count("q_lora_rank"),
@@ -84,6 +95,9 @@ Model read_model(const Json& json, const std::string& name, const std::string& p
   } else if (type == "mixtral") {
     model.kind = Model::Kind::llama;
     read_mixtral(fields, model);
+  } else if (type == "qwen3" || type == "qwen3_moe") {
+    model.kind = Model::Kind::llama;
+    read_qwen3(fields, model, type == "qwen3_moe");
   } else if (type == "gpt2") {
     model.kind = Model::Kind::gpt;
     read_gpt(fields, model);
@@ -98,8 +112,8 @@ Model read_model(const Json& json, const std::string& name, const std::string& p
     model.parameters = static_cast<std::int64_t>(fields.number("parameters", range::positive));
   } else {
     fail(
-        "{}model_type is \"{}\", but llama, mistral, mixtral, gpt2, deepseek_v3 or feed_forward is "
-        "expected",
+        "{}model_type is \"{}\", but llama, mistral, mixtral, qwen3, qwen3_moe, gpt2, deepseek_v3 "
+        "or feed_forward is expected",
         place, type);
   }
   require(model.heads == 0 || model.heads % model.kv_heads == 0,
@@ -127,6 +141,7 @@ Model model_from(const transformer::Config& config, const std::string& name) {
   model.layers = config.layers, model.heads = config.heads, model.kv_heads = config.kv_heads;
   model.head_size = config.head_size(), model.d_ff = config.d_ff;
   model.sequence = config.sequence, model.tied_head = config.tied_head;
+  model.qk_norm = config.qk_norm;
   if (config.experts > 0)
     model.experts = Experts{
         .routed = config.experts, .per_token = config.experts_per_token, .d_ff = config.d_ff};

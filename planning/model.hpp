@@ -45,6 +45,7 @@ struct Model {
   std::int64_t parameters = 0;  // of Kind::parameters
   std::int64_t sequence = 0;    // the longest sequence, in tokens; the default of a plan
   bool tied_head = false;
+  bool qk_norm = false;  // of Kind::llama: an RMSNorm of each head of q and k, as in Qwen3
   // Of Kind::llama: biases of q, k, v and the output; of gate, up and down.
   bool attention_bias = false, mlp_bias = false;
   bool fused_attention = true;  // Kind::gpt without attn_implementation: false

@@ -129,7 +129,7 @@ std::int64_t count_with(const Config& config, std::int64_t experts) {
   const std::int64_t feed_forward =                       // gate, up, down; and the router
       config.experts == 0 ? 3 * d * config.d_ff
                           : experts * 3 * d * config.d_ff + d * config.experts;
-  const std::int64_t norms = 2 * d;
+  const std::int64_t norms = 2 * d + (config.qk_norm ? 2 * config.head_size() : 0);
   const std::int64_t embedding = config.vocabulary * d;
   return embedding + config.layers * (attention + feed_forward + norms) + d +
          (config.tied_head ? 0 : embedding);

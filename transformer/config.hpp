@@ -44,10 +44,13 @@ struct Config {
   RopeScaling rope_scaling = {};  // rope_scaling, or rope_parameters
   double norm_epsilon = 1e-5;     // rms_norm_eps: added under the root of RMSNorm
   bool tied_head = false;         // tie_word_embeddings: the head uses the embedding's matrix
+  // Qwen3 and Qwen3-MoE (Qwen team, "Qwen3 technical report", 2025): each head of q and of k has an
+  // RMSNorm before the rotation, with one weight for all heads. Checkpoints then have their names.
+  bool qk_norm = false;
 
   // A mixture of experts in the place of every feed-forward part, as in Mixtral (Jiang et al.,
-  // 2024): d_ff is the width inside each. 0: none.
-  std::int64_t experts = 0;            // num_local_experts
+  // 2024): d_ff is the width inside each, which Qwen3-MoE calls moe_intermediate_size. 0: none.
+  std::int64_t experts = 0;            // num_local_experts; num_experts of Qwen3-MoE
   std::int64_t experts_per_token = 2;  // num_experts_per_tok: how many compute each token
   double balance = 0.01;               // router_aux_loss_coef: see Model::add_balance_loss
 

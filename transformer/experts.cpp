@@ -15,9 +15,9 @@ MixtureOfExperts::Expert::Expert(const Config& config, DType dtype, int tensor_r
     : w1(config.d_model, config.d_ff / tensor_ranks, false, {}, dtype),
       w3(config.d_model, config.d_ff / tensor_ranks, false, {}, dtype),
       w2(config.d_ff / tensor_ranks, config.d_model, false, {}, dtype) {
-  register_module("w1", w1);
-  register_module("w3", w3);
-  register_module("w2", w2);
+  register_module(config.qk_norm ? "gate_proj" : "w1", w1);
+  register_module(config.qk_norm ? "up_proj" : "w3", w3);
+  register_module(config.qk_norm ? "down_proj" : "w2", w2);
 }
 
 MixtureOfExperts::MixtureOfExperts(const Config& config, DType dtype,

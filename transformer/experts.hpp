@@ -5,7 +5,8 @@
 //        └─ rows of the chosen experts ── w2(silu(w1(r)) * w3(r)) ── weighted sum ─┴─ y
 //
 // Jiang et al., "Mixtral of experts" (2024), section 2.1. Members have the names of Hugging Face's
-// MixtralForCausalLM: experts.0.w1 is what FeedForward calls gate_proj, w3 up_proj, w2 down_proj.
+// MixtralForCausalLM: experts.0.w1 is what FeedForward and Qwen3-MoE call gate_proj, w3 up_proj, w2
+// down_proj. Qwen3-MoE computes the same, if its norm_topk_prob is true.
 #pragma once
 
 #include <memory>

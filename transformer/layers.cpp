@@ -13,9 +13,11 @@ using autograd::Tensor;
 
 namespace {
 
-// A view of [B, T, heads * D] as [B, heads, T, D]; copies nothing.
-Tensor split_heads(const Tensor& x, std::int64_t heads, std::int64_t head_size) {
-  return x.reshape({x.size(0), x.size(1), heads, head_size}).transpose(1, 2);
+// A view of [B, T, heads * D] as [B, heads, T, D]; copies nothing, but where there is a norm.
+Tensor split_heads(const Tensor& x, std::int64_t heads, std::int64_t head_size,
+                   const std::optional<autograd::RMSNorm>& norm = {}) {
+  const Tensor of_heads = x.reshape({x.size(0), x.size(1), heads, head_size});
+  return (norm ? norm->forward(of_heads) : of_heads).transpose(1, 2);
 }
 
 // Appends k and v [B, H_kv, T, D] of T new tokens to the cache, and replaces k and v by views of
@@ -46,6 +48,9 @@ Attention::Attention(const Config& config, DType dtype, const TensorDivision& di
   register_module("k_proj", k_proj);
   register_module("v_proj", v_proj);
   register_module("o_proj", o_proj);
+  if (!config.qk_norm) return;
+  register_module("q_norm", q_norm.emplace(head_size_, config.norm_epsilon, dtype));
+  register_module("k_norm", k_norm.emplace(head_size_, config.norm_epsilon, dtype));
 }
 
 Tensor Attention::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {
@@ -54,8 +59,8 @@ Tensor Attention::forward(const Tensor& x, const RopeTable& table, KvCache* cach
     Tensor &q = qkv[0], &k = qkv[1], &v = qkv[2];
     const std::int64_t first = cache == nullptr ? 0 : cache->length;
     const RopeTable here = division_.positions(table, q.size(1));
-    q = autograd::rope(split_heads(q, heads_, head_size_), here, first);
-    k = autograd::rope(split_heads(k, kv_heads_, head_size_), here, first);
+    q = autograd::rope(split_heads(q, heads_, head_size_, q_norm), here, first);
+    k = autograd::rope(split_heads(k, kv_heads_, head_size_, k_norm), here, first);
     v = split_heads(v, kv_heads_, head_size_);
     if (cache != nullptr) append_to_cache(*cache, k, v);
     // With a cache there are more keys than queries, and no other ranks.
@@ -93,7 +98,8 @@ Block::Block(const Config& config, DType dtype, const TensorDivision& division)
   register_module("self_attn", self_attn);
   register_module("post_attention_layernorm", post_attention_layernorm);
   if (config.experts > 0)
-    register_module("block_sparse_moe", block_sparse_moe.emplace(config, dtype, division));
+    register_module(config.qk_norm ? "mlp" : "block_sparse_moe",
+                    block_sparse_moe.emplace(config, dtype, division));
   else
     register_module("mlp", mlp.emplace(config, dtype, division));
 }

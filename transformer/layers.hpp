@@ -48,6 +48,7 @@ class Attention : public autograd::Module {
 
  public:
   autograd::Linear q_proj, k_proj, v_proj, o_proj;
+  std::optional<autograd::RMSNorm> q_norm, k_norm;  // of each head: Config::qk_norm
 };
 
 // down(silu(gate(x)) * up(x)): Shazeer, "GLU variants improve Transformer" (2020), equation 6.
@@ -80,7 +81,7 @@ class Block : public autograd::Module {
   autograd::RMSNorm post_attention_layernorm;
   // The feed-forward part is one of the two.
   std::optional<FeedForward> mlp;
-  std::optional<MixtureOfExperts> block_sparse_moe;
+  std::optional<MixtureOfExperts> block_sparse_moe;  // mlp of a Qwen3-MoE
 };
 
 }  // namespace ringside::transformer

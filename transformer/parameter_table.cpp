@@ -54,6 +54,7 @@ ParameterTable::ParameterTable(const Config& config) {
     entries_.push_back({std::move(name), {out, in}, divided, units, layer, deviation});
   };
 
+  const char* const moe = config.qk_norm ? "mlp." : "block_sparse_moe.";
   matrix(embedding_name, ParameterEntry::in_embedding, config.vocabulary, d, rows,
          config.vocabulary, vocabulary);
   entries_.back().tied = config.tied_head;
@@ -65,6 +66,13 @@ ParameterTable::ParameterTable(const Config& config) {
     matrix(block + "self_attn.v_proj.weight", i, kv, d, rows, config.kv_heads, glorot(kv, d));
     matrix(block + "self_attn.o_proj.weight", i, d, q, columns, config.heads,
            glorot(d, q) / branch);
+    for (const char* of : {"q", "k"})
+      if (config.qk_norm)
+        entries_.push_back({.name = fmt::format("{}self_attn.{}_norm.weight", block, of),
+                            .shape = {config.head_size()},
+                            .divided = {},
+                            .layer = i,
+                            .of_heads = true});
     norm(block + "post_attention_layernorm.weight", i);
     const auto feed_forward = [&](const std::string& part, const char* gate, const char* up,
                                   const char* down) {
@@ -75,15 +83,18 @@ ParameterTable::ParameterTable(const Config& config) {
     if (config.experts == 0)
       feed_forward(block + "mlp.", "gate_proj.weight", "up_proj.weight", "down_proj.weight");
     else
-      entries_.push_back({.name = block + "block_sparse_moe.gate.weight",
+      entries_.push_back({.name = block + moe + "gate.weight",
                           .shape = {config.experts, d},
                           .divided = {},
                           .layer = i,
                           .deviation = glorot(config.experts, d)});
     for (std::int64_t e = 0; e < config.experts; ++e) {
       const std::size_t first = entries_.size();
-      feed_forward(fmt::format("{}block_sparse_moe.experts.{}.", block, e), "w1.weight",
-                   "w3.weight", "w2.weight");
+      const std::string part = fmt::format("{}{}experts.{}.", block, moe, e);
+      if (config.qk_norm)
+        feed_forward(part, "gate_proj.weight", "up_proj.weight", "down_proj.weight");
+      else
+        feed_forward(part, "w1.weight", "w3.weight", "w2.weight");
       for (std::size_t j = first; j < entries_.size(); ++j)
         entries_[j].expert = e, entries_[j].experts = config.experts;
     }

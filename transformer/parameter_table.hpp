@@ -7,12 +7,14 @@
 //     model.layers.0.input_layernorm    [d]                no         0
 //     ...self_attn.q_proj, k, v         [heads * D, d]     rows       0
 //     ...self_attn.o_proj               [d, heads * D]     columns    0
+//     ...self_attn.q_norm, k_norm       [D]                no         0   (Qwen3)
 //     ...mlp.gate_proj, up_proj         [d_ff, d]          rows       0
 //     ...mlp.down_proj                  [d, d_ff]          columns    0
 //       or block_sparse_moe.gate        [E, d]             no         0
 //       and for each of E experts
 //          ...experts.0.w1, w3          [d_ff, d]          rows       0
 //          ...experts.0.w2              [d, d_ff]          columns    0
+//       (Qwen3-MoE: mlp.gate, mlp.experts.0.gate_proj, up_proj, down_proj)
 //     model.norm.weight                 [d]                no         head
 //     lm_head.weight                    [V, d]             rows       head
 //
@@ -46,6 +48,7 @@ struct ParameterEntry {
   std::int64_t layer = 0;      // the block, or a Place
   double deviation = 0;        // of the first values; 0: they are ones
   bool tied = false;           // the head uses this matrix too
+  bool of_heads = false;       // a norm of heads: each tensor rank has the gradient of its own
   // Of a matrix of an expert: which of how many it belongs to. Expert parallel ranks hold the
   // matrices of some experts.
   std::int64_t expert = 0, experts = 0;

@@ -77,6 +77,7 @@ Term gpt_block(const Symbols& x, const Model& model, const Plan& plan) {
 // second norm, both in the residual stream; both normed inputs; q, k, v and the output of
 // attention; gate, up and their product; one number per head and per norm. With experts of equal
 // load: K rows for the experts and K outputs, K times gate, up and product; logits of the router.
+// With norms of heads: q and k before them, and a number per head.
 //
 // Context parallel with all_gather keeps the keys and values of all ranks. Sequence parallel
 // divides the residual stream. Ringside keeps the normed inputs whole; others gather them again in
@@ -90,7 +91,11 @@ Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
   const bool gathers = plan.context.exchange == context_parallel::Exchange::all_gather &&
                        plan.mesh.size(Axis::cp) > 1;
   const Quantity c("c", gathers ? plan.mesh.size(Axis::cp) : 1);
-  const Quantity divided = 2 * q + (gathers ? 2 * c * kv : 2 * kv) + 3 * f + a;
+  Quantity divided = 2 * q + (gathers ? 2 * c * kv : 2 * kv) + 3 * f + a;
+  if (model.qk_norm) {
+    const Quantity head("d_head", model.head_size);
+    divided = divided + (q + kv) * (1 + 1 / head);
+  }
   const Quantity each = !plan.sequence_parallel ? 4 * h + 2 + divided / t
                         : model.own             ? 2 * h + 2 + (2 * h + divided) / t
                                                 : (4 * h + 2 + divided) / t;

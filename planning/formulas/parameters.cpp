@@ -102,8 +102,11 @@ Term block_vectors(const Model& model) {
   Quantity vectors = 2 * d;
   if (model.attention_bias) vectors = vectors + q + 2 * kv + d;
   if (model.mlp_bias) vectors = vectors + 2 * f + d;
+  if (model.qk_norm) vectors = vectors + 2 * Quantity("d_head", model.head_size);
   return {"P_vectors",
-          model.attention_bias || model.mlp_bias ? "two RMSNorms, and biases" : "two RMSNorms",
+          model.attention_bias || model.mlp_bias ? "two RMSNorms, and biases"
+          : model.qk_norm                        ? "two RMSNorms, and those of heads of q and k"
+                                                 : "two RMSNorms",
           vectors, Unit::number, llama};
 }
 

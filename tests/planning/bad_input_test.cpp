@@ -130,7 +130,8 @@ TEST_CASE("a model is refused with the place of the mistake") {
     return sentence.substr(std::min(sentence.find("config.json"), sentence.size()));
   };
   CHECK(error_of(R"({"model_type": "bert"})") ==
-        "config.json: model_type is \"bert\", but llama, mistral, mixtral, gpt2, deepseek_v3 "
+        "config.json: model_type is \"bert\", but llama, mistral, mixtral, qwen3, qwen3_moe, gpt2, "
+        "deepseek_v3 "
         "or feed_forward is expected");
   CHECK(error_of(R"({"model_type": "gpt2", "vocab_size": 0.5})") ==
         "config.json: vocab_size is 0.5, but an integer from 1 to 1000000000 is expected");

@@ -292,6 +292,7 @@ TEST_CASE("models with experts: parameters, and those that compute a token") {
     near(active_parameters(model).value(), active, 2e-3);
   };
   check("mixtral-8x7b", 46.70e9, 12.88e9);  // Jiang et al. 2024: 47B and 13B
+  check("qwen3-30b-a3b", 30.53e9, 3.35e9);  // Qwen3 2025: 30.5B and 3.3B
   check("deepseek-v3", 671.03e9, 37.55e9);  // DeepSeek-V3 2024: 671B and 37B
   const auto config = ringside::transformer::named_config("moe-tiny");
   const Model tiny = find_model("moe-tiny");

@@ -1,4 +1,4 @@
-// Compares the model with LlamaForCausalLM and MixtralForCausalLM of transformers on PyTorch.
+// Compares the model with the Llama, Mixtral, Qwen3 and Qwen3-MoE of transformers on PyTorch.
 // reference/make_reference.py computed the numbers in reference/ there, in fp64.
 
 #include <algorithm>
@@ -69,14 +69,15 @@ void check_against(const std::string& name, DType dtype, const Tolerance& tolera
   }
 }
 
+constexpr const char* models[] = {"untied_grouped", "tied",  "llama3_fp16", "linear",
+                                  "mixtral",        "qwen3", "qwen3_moe"};
+
 }  // namespace
 
 TEST_CASE("loss, logits and every gradient equal those of PyTorch in fp64") {
-  for (const char* name : {"untied_grouped", "tied", "llama3_fp16", "linear", "mixtral"})
-    check_against(name, DType::fp64, {1e-10, 1e-10, 1e-10});
+  for (const char* name : models) check_against(name, DType::fp64, {1e-10, 1e-10, 1e-10});
 }
 
 TEST_CASE("loss, logits and every gradient in fp32 equal those of PyTorch within rounding") {
-  for (const char* name : {"untied_grouped", "tied", "llama3_fp16", "linear", "mixtral"})
-    check_against(name, DType::fp32, {1e-6, 1e-5, 1e-5});
+  for (const char* name : models) check_against(name, DType::fp32, {1e-6, 1e-5, 1e-5});
 }

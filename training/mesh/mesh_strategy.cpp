@@ -108,7 +108,8 @@ std::unique_ptr<Optimizer> MeshStrategy::make_optimizer(
     const ParameterEntry& entry = table_.entry(name);
     all.push_back(tensor);
     (entry.is_expert() ? experts_ : shared).push_back(tensor);
-    if (entry.is_norm() && division_->divides_sequence()) norms.parameters.push_back(tensor);
+    const bool is_part = division_->divides_sequence() || (entry.of_heads && division_->size() > 1);
+    if (entry.is_norm() && is_part) norms.parameters.push_back(tensor);
     if (entry.shares_heads(part_.tensor_ranks)) shared_heads.push_back(tensor);
     if (entry.tied) tied.push_back(tensor);
   }

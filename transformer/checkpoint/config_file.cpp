@@ -43,22 +43,46 @@ nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
   fail("this scaling of positions cannot be saved");
 }
 
-// What only Mixtral has.
+// What only Mixtral and Qwen3-MoE have.
 void add_experts(nlohmann::ordered_json& json, const Config& config) {
   if (config.experts == 0) return;
-  json["num_local_experts"] = config.experts;
   json["num_experts_per_tok"] = config.experts_per_token;
   json["router_aux_loss_coef"] = config.balance;
   json["output_router_logits"] = false;
-  json["router_jitter_noise"] = 0.0;
   json["sliding_window"] = nullptr;
+  if (config.qk_norm) {
+    json["num_experts"] = config.experts;
+    json["moe_intermediate_size"] = config.d_ff;
+    json["norm_topk_prob"] = true;  // the weights of the chosen experts add up to 1
+    json["decoder_sparse_step"] = 1;
+    json["mlp_only_layers"] = nlohmann::ordered_json::array();
+  } else {
+    json["num_local_experts"] = config.experts;
+    json["router_jitter_noise"] = 0.0;
+  }
+}
+
+// The names of a kind of model in transformers.
+struct Family {
+  const char *model_type, *architecture;
+  bool qk_norm, has_experts;
+};
+constexpr Family families[] = {{"llama", "LlamaForCausalLM", false, false},
+                               {"mixtral", "MixtralForCausalLM", false, true},
+                               {"qwen3", "Qwen3ForCausalLM", true, false},
+                               {"qwen3_moe", "Qwen3MoeForCausalLM", true, true}};
+
+const Family& family_of(const Config& config) {
+  return *std::find_if(std::begin(families), std::end(families), [&](const Family& each) {
+    return each.qk_norm == config.qk_norm && each.has_experts == (config.experts > 0);
+  });
 }
 
 nlohmann::ordered_json config_json(const Config& config, DType dtype) {
-  const bool mixtral = config.experts > 0;
+  const Family& family = family_of(config);
   nlohmann::ordered_json json = {
-      {"architectures", {mixtral ? "MixtralForCausalLM" : "LlamaForCausalLM"}},
-      {"model_type", mixtral ? "mixtral" : "llama"},
+      {"architectures", {family.architecture}},
+      {"model_type", family.model_type},
       {"vocab_size", config.vocabulary},
       {"hidden_size", config.d_model},
       {"intermediate_size", config.d_ff},
@@ -114,7 +138,7 @@ constexpr const char* without_effect = R"(
     is_encoder_decoder tie_encoder_decoder add_cross_attention cross_attention_hidden_size
 
     initializer_range pretraining_tp chunk_size_feed_forward torchscript use_bfloat16
-    tf_legacy_loss pruned_heads)";
+    tf_legacy_loss pruned_heads max_window_layers)";
 
 // Keys that load_config() reads or checks, and those that the parameters of RoPE may have.
 constexpr const char* read_here = R"(
@@ -122,7 +146,8 @@ constexpr const char* read_here = R"(
     num_key_value_heads max_position_embeddings head_dim hidden_act rms_norm_eps rope_theta
     rope_scaling rope_parameters partial_rotary_factor tie_word_embeddings attention_bias mlp_bias
     attention_dropout num_local_experts num_experts_per_tok router_aux_loss_coef
-    router_jitter_noise sliding_window)";
+    router_jitter_noise sliding_window num_experts moe_intermediate_size norm_topk_prob
+    decoder_sparse_step mlp_only_layers use_sliding_window layer_types)";
 constexpr const char* read_of_rope = R"(
     rope_type type rope_theta factor low_freq_factor high_freq_factor
     original_max_position_embeddings partial_rotary_factor)";
@@ -158,11 +183,36 @@ void require_full_rotation(const Json& json) {
           shown(rotary));
 }
 
+// What a Qwen3 may have that Ringside's model has not: a window over the tokens, blocks without
+// experts among those with experts, and weights of experts that do not add up to 1.
+void refuse_other_qwens(const Json& json, bool has_experts) {
+  require(!truth(json, "use_sliding_window"),
+          "its attention has a window (use_sliding_window), but that of Ringside's model sees all");
+  for (const Json& kind : json.value("layer_types", Json::array()))
+    require(kind == "full_attention",
+            "it has blocks of type {} (layer_types), but Ringside's model has full_attention alone",
+            shown(kind));
+  if (!has_experts) return;
+  const Json step = json.value("decoder_sparse_step", Json(1)),
+             dense = json.value("mlp_only_layers", Json());
+  require(step == 1 && (dense.is_null() || dense.empty()),
+          "it has blocks without experts (decoder_sparse_step {}, mlp_only_layers {}), but in "
+          "Ringside's model all blocks have them",
+          shown(step), shown(dense));
+  require(truth(json, "norm_topk_prob"),
+          "the weights of a token's experts do not add up to 1 (norm_topk_prob false), but in "
+          "Ringside's model they do");
+}
+
 // Throws Error if the config asks for something that Ringside's model does not have.
 void refuse_other_models(const Json& json) {
   const Json type = json.is_object() ? json.value("model_type", Json()) : Json();
-  require(type == "llama" || type == "mixtral",
-          "it does not describe a Llama model (model_type \"llama\") or a Mixtral (\"mixtral\")");
+  const auto* const family =
+      std::find_if(std::begin(families), std::end(families),
+                   [&](const Family& each) { return type == each.model_type; });
+  require(family != std::end(families),
+          "it does not describe a Llama model (model_type \"llama\"), a Mixtral (\"mixtral\"), a "
+          "Qwen3 (\"qwen3\") or a Qwen3-MoE (\"qwen3_moe\")");
   const Json activation = json.value("hidden_act", Json("silu"));
   require(activation == "silu", "its activation (hidden_act) is {}, but Ringside's is silu",
           shown(activation));
@@ -180,11 +230,12 @@ void refuse_other_models(const Json& json) {
       "it multiplies the router's input by noise (router_jitter_noise {}), but Ringside's model "
       "does not",
       shown(noise));
-  require(window.is_null(),
+  require(window.is_null() || family->qk_norm,  // that of a Qwen3 has a switch of its own
           "its attention sees {} tokens back (sliding_window), but that of Ringside's model sees "
           "all",
           shown(window));
   require_full_rotation(json);
+  if (family->qk_norm) refuse_other_qwens(json, family->has_experts);
   refuse_unknown_keys(json);
 }
 
@@ -296,10 +347,15 @@ Config load_config(const fs::path& directory) {
     require(json.value("head_dim", Json()) != 0, "its head_dim is 0: a head is at least 2 wide");
     if (config.head_dim * config.heads == config.d_model) config.head_dim = 0;  // as by default
     config.norm_epsilon = number(json, "rms_norm_eps", 1e-6);
-    if (json["model_type"] == "mixtral") {
-      config.experts = integer(json, "num_local_experts");
-      require(config.experts >= 1, "its num_local_experts is {}: a Mixtral has at least 1",
+    const std::string type = json["model_type"];
+    config.qk_norm = type.starts_with("qwen3");
+    if (type == "mixtral" || type == "qwen3_moe") {
+      // transformers 5 writes the name of Mixtral for a Qwen3-MoE, too.
+      const char* const count = json.contains("num_experts") ? "num_experts" : "num_local_experts";
+      config.experts = integer(json, count);
+      require(config.experts >= 1, "its {} is {}: a model with experts has at least 1", count,
               config.experts);
+      if (config.qk_norm) config.d_ff = integer(json, "moe_intermediate_size");
       config.experts_per_token = integer(json, "num_experts_per_tok");
       config.balance = number(json, "router_aux_loss_coef", 0.001);
     }

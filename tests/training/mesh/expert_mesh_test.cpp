@@ -73,6 +73,33 @@ TEST_CASE("experts, fp64: with tensor, pipeline, context and sharded data parall
   }
 }
 
+// Norms of heads have one weight for all heads, which tensor ranks divide: each has the gradient of
+// its own. With 2 key heads on 4 ranks two ranks share a head.
+TEST_CASE("Qwen3 and Qwen3-MoE, fp64: every gradient on meshes with every axis") {
+  const std::vector<Mesh> meshes = {{"tp=2"},
+                                    {"tp=4", "bucketed", "1f1b", 1, 0},
+                                    {"ep=2,tp=2", "zero1"},
+                                    {"fsdp=2,tp=2", "zero3"},
+                                    {"cp=2,tp=2", "zero2"},
+                                    {"pp=2,tp=2", "bucketed", "zb_h1", 2},
+                                    {"pp=2,ep=2", "bucketed", "dualpipe_v", 4}};
+  std::size_t turn = 0;
+  for (const Mesh& mesh : meshes) {
+    Problem problem = with_experts(mesh.experts);
+    problem.qk_norm = true;
+    problem.layers = 4;
+    problem.accumulate = mesh.accumulate;
+    problem.tied = turn++ % 2 == 1;
+    problem.kv_heads = 2;
+    check(problem, {mesh.text, mesh.inner, false, mesh.schedule}, 1e-12);
+  }
+  Problem dense;
+  dense.qk_norm = true;
+  dense.layers = 2, dense.steps = 4;
+  dense.kv_heads = 2;
+  check(dense, {"tp=4", "bucketed", true}, 1e-12);
+}
+
 TEST_CASE(
     "expert parallel over tcp and shm, with recomputation, and with more ranks than choices") {
   Problem problem = with_experts(4);

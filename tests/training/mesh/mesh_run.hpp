@@ -50,6 +50,7 @@ struct Problem {
   std::int64_t sequence = 12;
   std::int64_t experts = 0;  // a mixture of them in every block, 2 for each token
   double balance = 0.1;      // enough to show in every gradient
+  bool qk_norm = false;
 
   Config config() const {
     return {.vocabulary = 257,
@@ -60,6 +61,7 @@ struct Problem {
             .d_ff = 24,
             .sequence = sequence,
             .tied_head = tied,
+            .qk_norm = qk_norm,
             .experts = experts,
             .balance = balance};
   }
@@ -80,7 +82,7 @@ struct Problem {
 
   auto key() const {
     return std::tuple(kv_heads, tied, dtype, layers, steps, accumulate, optimizer, learning_rate,
-                      sequence, experts, clip);
+                      sequence, experts, clip, qk_norm);
   }
 };
 

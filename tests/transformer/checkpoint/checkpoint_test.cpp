@@ -121,6 +121,72 @@ TEST_CASE("a model with experts is saved as a Mixtral, and loaded again bit for 
   CHECK(file.entry("model.layers.1.block_sparse_moe.gate.weight").shape == autograd::Shape{3, 8});
 }
 
+TEST_CASE("a model with norms of heads is saved as a Qwen3, with experts as a Qwen3-MoE") {
+  for (const std::int64_t experts : {0, 3}) {
+    CAPTURE(experts);
+    TemporaryDirectory directory;
+    Config config = tiny_config();
+    config.qk_norm = true, config.head_dim = 6, config.experts = experts;
+    const Model saved(config);
+    save_checkpoint(directory.path(), saved);
+    const Json json = read_json(directory.path() / "config.json");
+    CHECK(json["model_type"] == (experts > 0 ? "qwen3_moe" : "qwen3"));
+    CHECK(json["architectures"] == Json{experts > 0 ? "Qwen3MoeForCausalLM" : "Qwen3ForCausalLM"});
+    Config read = load_config(directory.path());
+    CHECK(read.qk_norm);
+    CHECK(read.experts == experts);
+    CHECK(read.d_ff == config.d_ff);
+    read.initialise_seed = 99;
+    const Model loaded(read);
+    load_parameters(directory.path(), loaded);
+    const auto a = saved.named_parameters(), b = loaded.named_parameters();
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(same<float>(a[i].tensor, b[i].tensor));
+    std::int64_t numbers = 0;
+    for (const auto& [name, tensor] : a) numbers += tensor.elements();
+    CHECK(numbers == parameter_count(config));
+    SafetensorsFile file(directory.path() / "model.safetensors");
+    CHECK(file.entry("model.layers.1.self_attn.k_norm.weight").shape == autograd::Shape{6});
+    if (experts > 0)
+      CHECK(file.entry("model.layers.1.mlp.experts.2.down_proj.weight").shape ==
+            autograd::Shape{8, 6});
+  }
+}
+
+TEST_CASE("a Qwen3 that computes otherwise is refused with what is different") {
+  TemporaryDirectory directory;
+  Config config = tiny_config();
+  config.qk_norm = true, config.experts = 3;
+  save_checkpoint(directory.path(), Model(config));
+  const Json saved = read_json(directory.path() / "config.json");
+  const auto with = [&](const char* key, const Json& value) -> std::string {
+    Json json = saved;
+    json[key] = value;
+    std::ofstream(directory.path() / "config.json") << json.dump();
+    try {
+      load_config(directory.path());
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.substr(text.find("cannot be used: ") + 16);
+    }
+    return "";
+  };
+  CHECK(with("sliding_window", 4096) == "");
+  CHECK(with("use_sliding_window", true) ==
+        "its attention has a window (use_sliding_window), but that of Ringside's model sees all");
+  CHECK(with("layer_types", Json{"full_attention", "full_attention"}) == "");
+  CHECK(with("layer_types", Json{"full_attention", "sliding_attention"}) ==
+        "it has blocks of type \"sliding_attention\" (layer_types), but Ringside's model has "
+        "full_attention alone");
+  CHECK(with("mlp_only_layers", Json{0}) ==
+        "it has blocks without experts (decoder_sparse_step 1, mlp_only_layers [0]), but in "
+        "Ringside's model all blocks have them");
+  CHECK(with("norm_topk_prob", false) ==
+        "the weights of a token's experts do not add up to 1 (norm_topk_prob false), but in "
+        "Ringside's model they do");
+  CHECK(with("num_experts", 0) == "its num_experts is 0: a model with experts has at least 1");
+}
+
 TEST_CASE("loading converts numbers to the dtype of the model") {
   TemporaryDirectory directory;
   const Model saved(tiny_config(), DType::fp32), loaded(tiny_config(), DType::fp64);
@@ -183,8 +249,8 @@ TEST_CASE("a config of an unsupported model is refused with the reason") {
   };
   CHECK(refusal(good) == "accepted");
   CHECK(with("model_type", "gpt2") ==
-        "cannot be used: it does not describe a Llama model (model_type \"llama\") or a Mixtral "
-        "(\"mixtral\")");
+        "cannot be used: it does not describe a Llama model (model_type \"llama\"), a Mixtral "
+        "(\"mixtral\"), a Qwen3 (\"qwen3\") or a Qwen3-MoE (\"qwen3_moe\")");
   CHECK(with("hidden_act", "gelu") ==
         "cannot be used: its activation (hidden_act) is \"gelu\", but Ringside's is silu");
   CHECK(with("attention_bias", true) ==

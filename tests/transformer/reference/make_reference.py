@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the reference models of this directory: small Llamas and a Mixtral, with the results of PyTorch and
-transformers in fp64.
+"""Writes the reference models of this directory: small Llamas, a Mixtral, a Qwen3 and a Qwen3-MoE, with the
+results of PyTorch and transformers in fp64.
 
     python3 -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch transformers safetensors
     /tmp/oracle/bin/python make_reference.py [--check] [--only mixtral]
@@ -23,7 +23,8 @@ import pathlib
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 here = pathlib.Path(__file__).parent
 
@@ -61,26 +62,37 @@ models = {
     "mixtral": dict(
         num_key_value_heads=2, tie_word_embeddings=False, intermediate_size=12, num_local_experts=4, num_experts_per_tok=2,
         experts_implementation="eager"),
+    "qwen3": dict(num_key_value_heads=2, tie_word_embeddings=True, head_dim=6),
+    "qwen3_moe": dict(
+        num_key_value_heads=2, tie_word_embeddings=False, head_dim=6, moe_intermediate_size=12, num_experts=4,
+        num_experts_per_tok=2, norm_topk_prob=True, experts_implementation="eager"),
 }
+classes = {"mixtral": (MixtralConfig, MixtralForCausalLM), "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+           "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM)}
 
 
 def class_of(name):
-    return MixtralForCausalLM if name == "mixtral" else LlamaForCausalLM
+    return classes.get(name, (LlamaConfig, LlamaForCausalLM))[1]
 
 
-def stored_gradients(name, gradient):
+def has_experts(name):
+    return name in ("mixtral", "qwen3_moe")
+
+
+def stored_gradients(name, gradient, is_mixtral):
     """The names and tensors as the file has them: transformers joins the experts of a block in memory."""
+    moe, gate, up, down = ("block_sparse_moe", "w1", "w3", "w2") if is_mixtral else ("mlp", "gate_proj", "up_proj", "down_proj")
     if name.endswith("experts.gate_up_proj"):
-        block = name.removesuffix("mlp.experts.gate_up_proj") + "block_sparse_moe.experts."
+        block = name.removesuffix("mlp.experts.gate_up_proj") + f"{moe}.experts."
         for i, both in enumerate(gradient):
-            for part, matrix in zip(("w1", "w3"), both.chunk(2)):
+            for part, matrix in zip((gate, up), both.chunk(2)):
                 yield f"{block}{i}.{part}.weight", matrix.clone()
     elif name.endswith("experts.down_proj"):
-        block = name.removesuffix("mlp.experts.down_proj") + "block_sparse_moe.experts."
+        block = name.removesuffix("mlp.experts.down_proj") + f"{moe}.experts."
         for i, matrix in enumerate(gradient):
-            yield f"{block}{i}.w2.weight", matrix.clone()
+            yield f"{block}{i}.{down}.weight", matrix.clone()
     else:
-        yield name.replace("mlp.gate.", "block_sparse_moe.gate."), gradient.clone()
+        yield name.replace("mlp.gate.", f"{moe}.gate."), gradient.clone()
 
 
 def write_config_of_2023(path):
@@ -92,7 +104,7 @@ def write_config_of_2023(path):
 
 def make_model(name):
     torch.manual_seed(list(models).index(name))
-    config = (MixtralConfig if name == "mixtral" else LlamaConfig)(**(shared | models[name]))
+    config = classes.get(name, (LlamaConfig,))[0](**(shared | models[name]))
     model = class_of(name)(config)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
@@ -110,7 +122,7 @@ def expected_of(model, tokens):
         output = precise(input_ids=tokens, labels=tokens, use_cache=False)
         output.loss.backward()
     arrays = {"gradient." + stored: gradient for name, parameter in precise.named_parameters()
-              for stored, gradient in stored_gradients(name, parameter.grad)}
+              for stored, gradient in stored_gradients(name, parameter.grad, isinstance(model, MixtralForCausalLM))}
     return {"loss": output.loss.detach().reshape(1), "logits": output.logits.detach().clone(), **arrays}
 
 
@@ -127,7 +139,7 @@ def main():
     for name in [arguments.only] if arguments.only else models:
         folder = here / name
         if check:
-            more = {"experts_implementation": "eager"} if name == "mixtral" else {}
+            more = {"experts_implementation": "eager"} if has_experts(name) else {}
             model = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **more)
             expected = expected_of(model, tokens)
             stored = load_file(folder / "expected.safetensors")
