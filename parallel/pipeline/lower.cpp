@@ -1,7 +1,6 @@
 #include "parallel/pipeline/lower.hpp"
 
 #include <cstddef>
-#include <set>
 #include <utility>
 
 namespace ringside::pipeline_parallel {
@@ -123,17 +122,6 @@ Lane lane_of(const Schedule& schedule, const Action& message) {
   const int here = schedule.rank_of[message.stage], there = schedule.rank_of[other_stage(message)];
   const bool gradients = carries_gradient(message.kind);
   return is_send(message.kind) ? Lane{here, there, gradients} : Lane{there, here, gradients};
-}
-
-std::vector<Lane> lanes_of(const Schedule& schedule) {
-  std::set<Lane> lanes;
-  for (int stage = 0; stage + 1 < schedule.stages(); ++stage) {
-    const int here = schedule.rank_of[stage], there = schedule.rank_of[stage + 1];
-    if (here == there) continue;
-    lanes.insert({here, there, false});
-    lanes.insert({there, here, true});
-  }
-  return {lanes.begin(), lanes.end()};
 }
 
 Schedule lower(const Schedule& schedule) {

@@ -1,7 +1,8 @@
 // Lowering: adds to a schedule of computations the messages between ranks, and the reduction of
 // each stage's gradients.
 //
-// The model of communication, which the executor keeps and verify() proves:
+// The model of communication, for which verify() proves that nothing hangs. The executor needs
+// less: its sends never wait, and messages have tags, so that none waits for another.
 //
 //   - A LANE is a directed edge: from one rank to another, for activations or for gradients. It
 //     carries its messages one after another, in the order of the sends.
@@ -38,9 +39,6 @@ struct Lane {
 
 // The lane of a send or a receive.
 Lane lane_of(const Schedule& schedule, const Action& message);
-
-// All lanes that the placement of the stages needs, ascending. The same on every rank.
-std::vector<Lane> lanes_of(const Schedule& schedule);
 
 // The message that a computation waits for, and the one that carries away what it makes. None where
 // the neighbouring stage does not exist or is on the same rank; W has none.
