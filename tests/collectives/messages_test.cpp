@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <condition_variable>
 #include <numeric>
 
 #include "base/trace/trace.hpp"
@@ -289,35 +290,50 @@ TEST_CASE("ranks that wait for each other's messages say so") {
     CHECK((contains(text, both[0]) || contains(text, both[1])));
 }
 
-TEST_CASE("a wait with a limit of its own has no other, and one that lasts is warned of") {
-  std::mutex mutex;
-  std::vector<std::string> warnings;
-  GroupOptions options = with_timeout(1.5, 0.5);
-  options.executor.warn = [&](const std::string& sentence) {
-    const std::lock_guard lock(mutex);
-    warnings.push_back(sentence);
-  };
+TEST_CASE("a wait with a limit of its own has no other") {
   const auto outcome = run_tcp(
       2,
       [](ProcessGroup& group) {
         Messages messages(group);
-        std::vector<int> here(1), mine = {group.rank()};
-        const Work work = messages.recv(std::span(here), 1 - group.rank());
-        require(!work.wait_for(Seconds(3)), "a message came that nobody has sent");
-        if (group.rank() == 0) {
-          messages.send(std::span(mine), 1).wait();
-          work.wait();  // warns
-        } else {
-          work.wait();
-          std::this_thread::sleep_for(Seconds(1));
-          messages.send(std::span(mine), 0).wait();
+        std::vector<int> never(1), here(1), mine = {group.rank()};
+        const Work in_vain = messages.recv(std::span(never), 1 - group.rank(), 1);
+        require(!in_vain.wait_for(Seconds(1.5)), "a message came that nobody has sent");
+        const Work sent = messages.send(std::span(mine), 1 - group.rank(), 2);
+        const Work work = messages.recv(std::span(here), 1 - group.rank(), 2);
+        require(work.wait_for(Seconds(60)) && here[0] == 1 - group.rank(), "received {}", here[0]);
+        require(sent.wait_for(Seconds(60)), "nothing has left for a minute");
+      },
+      with_timeout(0.5));
+  for (const std::string& text : outcome) CHECK(text == "");
+}
+
+TEST_CASE("a wait that lasts is warned of, and goes on") {
+  std::mutex mutex;
+  std::condition_variable warned;
+  std::vector<std::string> warnings;
+  GroupOptions options = with_timeout(60, 0.5);
+  options.executor.warn = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    warnings.push_back(sentence);
+    warned.notify_all();
+  };
+  const auto outcome = run_tcp(
+      2,
+      [&](ProcessGroup& group) {
+        Messages messages(group);
+        std::vector<int> one = {1};
+        if (group.rank() == 0) return messages.recv(std::span(one), 1).wait();
+        {
+          std::unique_lock lock(mutex);
+          warned.wait(lock, [&] { return !warnings.empty(); });
         }
-        require(here[0] == 1 - group.rank(), "received {}", here[0]);
+        messages.send(std::span(one), 0).wait();
       },
       options);
   for (const std::string& text : outcome) CHECK(text == "");
   REQUIRE(warnings.size() == 2);
-  CHECK(contains(warnings[0], "rank 0 has waited for rank 1 for 1 s in call #"));
+  CHECK(contains(warnings[0], "rank 0 has waited for rank 1 for "));
+  CHECK(contains(warnings[0], " s in call #1 of sub-group messages1"));
   CHECK(contains(warnings[0], "rank 1 does not answer"));
   CHECK(contains(warnings[1], "rank 0 went on after"));
 }
