@@ -137,6 +137,10 @@ class ObservedBackend final : public Backend {
                                              const std::vector<Endpoint>& members) override {
     return backend_->connect_sub_group(sub_group, rank, members);
   }
+  Streams connect_streams(const std::string& sub_group, int rank,
+                          const std::vector<Endpoint>& members) override {
+    return backend_->connect_streams(sub_group, rank, members);
+  }
 
  private:
   std::unique_ptr<Backend> backend_;

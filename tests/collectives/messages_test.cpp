@@ -294,14 +294,18 @@ TEST_CASE("a wait with a limit of its own has no other") {
   const auto outcome = run_tcp(
       2,
       [](ProcessGroup& group) {
+        const int peer = 1 - group.rank();
         Messages messages(group);
-        std::vector<int> never(1), here(1), mine = {group.rank()};
-        const Work in_vain = messages.recv(std::span(never), 1 - group.rank(), 1);
-        require(!in_vain.wait_for(Seconds(1.5)), "a message came that nobody has sent");
-        const Work sent = messages.send(std::span(mine), 1 - group.rank(), 2);
-        const Work work = messages.recv(std::span(here), 1 - group.rank(), 2);
-        require(work.wait_for(Seconds(60)) && here[0] == 1 - group.rank(), "received {}", here[0]);
-        require(sent.wait_for(Seconds(60)), "nothing has left for a minute");
+        std::vector<int> late(1), here(1), mine = {group.rank()};
+        const Work later = messages.recv(std::span(late), peer, 1);
+        require(!later.wait_for(Seconds(1.5)), "a message came that nobody has sent");
+        const Work sent[] = {messages.send(std::span(mine), peer, 2),
+                             messages.send(std::span(mine), peer, 1)};
+        const Work work = messages.recv(std::span(here), peer, 2);
+        require(work.wait_for(Seconds(60)) && here[0] == peer, "received {}", here[0]);
+        require(later.wait_for(Seconds(60)) && late[0] == peer, "received {}", late[0]);
+        for (const Work& each : sent)
+          require(each.wait_for(Seconds(60)), "nothing has left for a minute");
       },
       with_timeout(0.5));
   for (const std::string& text : outcome) CHECK(text == "");

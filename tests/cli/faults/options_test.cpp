@@ -204,6 +204,7 @@ std::vector<Change> changes_of_a_plan() {
        [](auto& plan, auto&) {
          plan.mesh->context.order = ringside::context_parallel::TokenOrder::contiguous;
        }},
+      {"--tensor-parallel", [](auto& plan, auto&) { plan.mesh->tensor_library = "mine.so"; }},
       {"--schedule", [](auto& plan, auto&) { plan_schedule(*plan.mesh, "gpipe", 4); }},
       {"--stages-per-rank",
        [](auto& plan, auto&) {
