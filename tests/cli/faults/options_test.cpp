@@ -196,6 +196,7 @@ std::vector<Change> changes_of_a_plan() {
       {"--mesh",
        [](auto& plan, auto&) { plan.mesh->shape = ringside::parallel::MeshShape("pp=2,dp=2"); }},
       {"--sequence-parallel", [](auto& plan, auto&) { plan.mesh->sequence_parallel = true; }},
+      {"--tensor-parallel", [](auto& plan, auto&) { plan.mesh->tensor_library = "mine.so"; }},
       {"--context",
        [](auto& plan, auto&) {
          plan.mesh->context.exchange = ringside::context_parallel::Exchange::ulysses;
@@ -204,7 +205,6 @@ std::vector<Change> changes_of_a_plan() {
        [](auto& plan, auto&) {
          plan.mesh->context.order = ringside::context_parallel::TokenOrder::contiguous;
        }},
-      {"--tensor-parallel", [](auto& plan, auto&) { plan.mesh->tensor_library = "mine.so"; }},
       {"--schedule", [](auto& plan, auto&) { plan_schedule(*plan.mesh, "gpipe", 4); }},
       {"--stages-per-rank",
        [](auto& plan, auto&) {
