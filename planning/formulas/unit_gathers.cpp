@@ -12,9 +12,12 @@ namespace {
 
 using pipeline_parallel::Kind;
 
-constexpr int embedding_unit = -1, head_unit = -2;  // others: the number of a block
+// Others: the number of a block.
+constexpr int embedding_unit = -1, head_unit = -2, last_norm_unit = -3;
 
 // Something whose forward reads a unit: the embedding, a block, or the last norm with the head.
+// Where ranks divide a model, its vocabulary's matrices are gathered alone, so the head without the
+// norm.
 struct Use {
   int unit = 0;
   double parameters = 0;
@@ -68,20 +71,22 @@ class Uses {
 std::vector<Use> uses_of(const Model& model, const Plan& plan,
                          const pipeline_parallel::Schedule& schedule, int rank) {
   const Quantity t = tensor_ranks(plan);
+  const bool is_alone = plan.mesh.size(Axis::tp) > 1 || plan.mesh.size(Axis::pp) > 1;
   const double block = whole_block(model, t).value(), matrix = embedding(model).value() / t.value(),
-               root = matrix + last_norm(model).value();
+               head = is_alone ? matrix : matrix + last_norm(model).value();
   const bool has_embedding = schedule.rank_of.front() == rank,
              has_head = schedule.rank_of.back() == rank,
              shares = model.tied_head && has_embedding && has_head;
   std::vector<Use> uses;
   if (has_embedding)
-    uses.push_back(shares ? Use{head_unit, root} : Use{embedding_unit, matrix, false});
+    uses.push_back(shares ? Use{head_unit, head} : Use{embedding_unit, matrix, false});
   for (const int stage : stages_of(schedule, rank)) {
     const auto layers = pipeline_parallel::layers_of_stage(model.layers, schedule.stages(), stage);
     for (std::int64_t layer = layers.first; layer < layers.end; ++layer)
       uses.push_back({static_cast<int>(layer), block});
   }
-  if (has_head) uses.push_back({head_unit, root});
+  if (has_head && is_alone) uses.push_back({last_norm_unit, last_norm(model).value()});
+  if (has_head) uses.push_back({head_unit, head});
   return uses;
 }
 

@@ -168,13 +168,10 @@ struct Furthest {
   }
 };
 
-// Under stage 3, looped_bfs on four ranks of a pipeline sends 5 % more than is said, on the last
-// one; why has not been found. Shards are padded to cache lines. Tokens of experts that a rank has
+// Shards are padded to cache lines. Tokens of experts that a rank has
 // itself are not sent, and how many these are is not known before the run.
 double share_of_bytes(const Case& each, Axis axis) {
   if (axis == Axis::ep) return 0.03;
-  if (axis != Axis::pp && each.mesh.inner == "zero3" && each.mesh.schedule == "looped_bfs")
-    return 0.06;
   return axis != Axis::pp && each.mesh.inner.starts_with("zero") ? 0.005 : 0;
 }
 
