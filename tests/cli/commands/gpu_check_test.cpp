@@ -111,8 +111,8 @@ TEST_CASE("gpu-check runs every step and writes one table and one JSON file") {
   CHECK(!file.contains("all_reduce_nccl"));
   CHECK(machine.results() ==
         "tests test_device_cuda: ok\nkernels bf16: ok\nkernels fp32: ok\nall_reduce: ok\n"
-        "all_reduce packets: ok\nall_reduce gpus: not run\nall_reduce nccl: not run\ntraining "
-        "step: ok\nstrategies: ok\n"
+        "all_reduce packets: ok\ntraining step: ok\nstrategies: ok\n"
+        "all_reduce gpus: not run\nall_reduce nccl: not run\n"
         "pytorch kernels: not run\npytorch training step: not run\nmemcheck kernels: ok\n"
         "racecheck kernels: ok\nsynccheck kernels: ok\nmemcheck train: ok\n");
   CHECK(file.at("steps").at(0).at("note") == "1 skipped, see the log");
