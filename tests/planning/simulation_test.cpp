@@ -429,7 +429,8 @@ TEST_CASE("the links carry the bytes that the account counts") {
         CHECK(carried >= counted);
         CHECK(carried < 1.05 * counted);
       } else {
-        CHECK(carried == doctest::Approx(counted).epsilon(1e-12));
+        // Nor that the last norm is gathered again, without the head.
+        CHECK(carried == doctest::Approx(counted).epsilon(plan.shards_parameters() ? 1e-5 : 1e-12));
       }
     }
   };
