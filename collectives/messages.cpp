@@ -74,6 +74,7 @@ class Messages::Engine {
 
   void abort(const std::string& cause) noexcept {
     std::unique_lock lock(shared_->mutex);
+    if (ended_) return;  // the others have been told a cause, and the control channel is closed
     monitor_.interrupt(cause);
     wake();
     shared_->changed.wait(lock, [this] { return ended_; });
