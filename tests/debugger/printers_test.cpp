@@ -47,6 +47,7 @@ std::string gdb(const std::string& mode, const std::vector<std::string>& command
   const auto outcome = run_program(line, {{"ASAN_OPTIONS", "detect_leaks=0"}}, Seconds(100));
   INFO(outcome.err);
   CHECK_FALSE(contains(outcome.err, "Traceback"));
+  CHECK_FALSE(contains(outcome.err, "Error occurred in Python"));
   return outcome.out + outcome.err;
 }
 
@@ -128,6 +129,7 @@ TEST_CASE("ring tells the call and the step of ranks that are threads") {
   if (!can_debug()) return;
   const std::string out =
       gdb("threads", {"break SimpleExecutor::apply", "run", "ring", "thread", "print task.call"});
+  CAPTURE(out);
   // At the first breakpoint the rank that applies a message stands in its first step.
   CHECK(std::regex_search(
       out,
@@ -135,6 +137,15 @@ TEST_CASE("ring tells the call and the step of ranks that are threads") {
                  "ring\\), step 1 of 4.*: sends chunk [0-2] to rank [0-2], receives chunk "
                  "[0-2] from rank [0-2] \\(add\\)\n")));
   CHECK(contains(out, "= all_reduce of 30 fp32 (sum, ring) = {collective = all_reduce"));
+}
+
+TEST_CASE("ring tells whom a rank waits for") {
+  if (!can_debug()) return;
+  const std::string out = gdb("threads", {"break Watchdog::note_completion", "run", "ring"});
+  CAPTURE(out);
+  CHECK(std::regex_search(
+      out, std::regex("step [1-4] of 4, waits for (a message from|its message to be taken by) rank "
+                      "[0-2]: sends chunk")));
 }
 
 TEST_CASE("an all-reduce over tcp is nine frames from the call to sendmsg, as debugging.md shows") {

@@ -106,12 +106,12 @@ def position():
     task, rank, step, waits = None, None, None, ""
     for frame in frames():
         this = variable(frame, "this")
-        if this is not None and step is None and "Watchdog" in str(this.type):
-            awaited = this["awaited_"]
-            step = int(awaited["step"])
+        if this is not None and step is None and str(frame.name()).endswith("Watchdog::wait"):
+            monitor = this["monitor_"]
+            step = int(monitor["record_"]["step"])
             receives = int(this["receive_"]["peer"]) >= 0
             what = "a message from" if receives else "its message to be taken by"
-            waits = f", waits for {what} rank {int(awaited['peer'])}"
+            waits = f", waits for {what} rank {int(monitor['awaited_'])}"
         if step is None and (found := variable(frame, "step")) is not None:
             step = int(found) if found.type.strip_typedefs().code == gdb.TYPE_CODE_INT else None
         found = variable(frame, "task")
