@@ -87,10 +87,11 @@ using AllReduces = std::vector<std::pair<double, double>>;  // bytes and seconds
 
 // All-reduces from the size of a small parameter to all gradients: the slowest rank's median. The
 // sizes take turns: a moment in which the machine is busy with something else lasts longer than
-// many small calls, and must not slow only them.
+// many small calls, and must not slow only them. Where it did all the same, so that the longest
+// calls were not slower than the shortest, there are more samples.
 AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd::DType dtype,
                             autograd::Device device) {
-  constexpr int samples = 7;
+  constexpr int samples = 7, most_rounds = 5;
   const auto element_bytes = static_cast<double>(size_of(dtype));
   std::vector<autograd::Tensor> tensors;
   for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
@@ -99,18 +100,22 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
                                              dtype, device));
   }
   std::vector<std::vector<double>> seconds(tensors.size());
-  for (int i = 0; i <= samples; ++i)
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      group.barrier();
-      const auto start = Clock::now();
-      // As the strategies do.
-      parallel::all_reduce_mean_async(tensors[t], group, "of the bench").wait();
-      if (i > 0) seconds[t].push_back(seconds_since(start));
-    }
   AllReduces result;
-  for (std::size_t t = 0; t < tensors.size(); ++t)
-    result.emplace_back(static_cast<double>(tensors[t].elements()) * element_bytes,
-                        over_ranks(median(seconds[t]), ReduceOp::max, group));
+  for (int round = 0; round < most_rounds; ++round) {
+    for (int i = 0; i <= samples; ++i)
+      for (std::size_t t = 0; t < tensors.size(); ++t) {
+        group.barrier();
+        const auto start = Clock::now();
+        // As the strategies do.
+        parallel::all_reduce_mean_async(tensors[t], group, "of the bench").wait();
+        if (i > 0) seconds[t].push_back(seconds_since(start));
+      }
+    result.clear();
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+      result.emplace_back(static_cast<double>(tensors[t].elements()) * element_bytes,
+                          over_ranks(median(seconds[t]), ReduceOp::max, group));
+    if (result.back().second > result.front().second) break;
+  }
   return result;
 }
 
