@@ -21,6 +21,16 @@ using parallel::Axis;
 using parallel::MeshShape;
 
 enum class Recompute { none, selective, full };
+struct Recomputation {
+  Recomputation(Recompute what = Recompute::none)
+      : kind(what), groups{.blocks = what == Recompute::full ? 1 : 0} {}
+  // As a model does it: full, in these groups, or none.
+  Recomputation(const transformer::RecomputeGroups& of_blocks)
+      : kind(of_blocks.blocks > 0 ? Recompute::full : Recompute::none), groups(of_blocks) {}
+
+  Recompute kind;
+  transformer::RecomputeGroups groups;  // of full recomputation
+};
 
 // Bytes of one number.
 struct Types {
@@ -45,8 +55,7 @@ struct Plan {
   std::int64_t sequence = 1024;    // tokens
   context_parallel::ContextOptions context = {};  // of the axis cp
   int zero = 0;                                   // stage of ZeRO; fsdp without a stage is stage 3
-  Recompute recompute = Recompute::none;
-  transformer::RecomputeGroups recompute_groups = {};  // of full recomputation
+  Recomputation recompute = {};
   bool sequence_parallel = false;
   double imbalance = 1;  // rows of the busiest rank of ep, relative to the mean
   Types types = {};
@@ -71,18 +80,13 @@ struct Plan {
   bool shards_parameters() const { return stage() == 3 && state_ranks() > 1; }
   std::int64_t copies() const { return has_fsdp() ? mesh.size(Axis::dp) : 1; }
 
-  // What backward computes again, as a model does it.
-  void set_recompute(const transformer::RecomputeGroups& groups) {
-    recompute = groups.blocks > 0 ? Recompute::full : Recompute::none;
-    recompute_groups = groups;
-  }
   // How often backward computes a block again.
   int times_again() const {
-    return recompute != Recompute::full ? 0 : recompute_groups.inner > 0 ? 2 : 1;
+    return recompute.kind != Recompute::full ? 0 : recompute.groups.inner > 0 ? 2 : 1;
   }
   // Blocks of a stage that it computes again together.
   std::int64_t group_of(std::int64_t blocks) const {
-    return std::clamp<std::int64_t>(recompute_groups.blocks, 1, std::max<std::int64_t>(1, blocks));
+    return std::clamp<std::int64_t>(recompute.groups.blocks, 1, std::max<std::int64_t>(1, blocks));
   }
 
   double busiest_rows() const { return mesh.size(Axis::ep) > 1 ? imbalance : 1; }
@@ -98,12 +102,8 @@ const std::vector<std::string>& recompute_names();
 std::string_view name_of(Recompute recompute);
 // The values of --recompute, both ways: "none", "selective", "full", "every=4", "nested=8,2".
 // Throws Error that says what was expected.
-struct Recomputation {
-  Recompute recompute = Recompute::none;
-  transformer::RecomputeGroups groups = {};
-};
 Recomputation recomputation_from(const std::string& text);
-std::string text_of(Recompute recompute, const transformer::RecomputeGroups& groups);
+std::string text_of(const Recomputation& recompute);
 std::vector<std::string> schedule_names();
 // Whether a schedule of the catalogue takes any number of stages per rank: --chunks.
 bool takes_chunks(const std::string& schedule);

@@ -18,7 +18,7 @@ planning::Plan run_plan(const TrainerOptions& options, autograd::DType dtype,
                       .bucket_bytes = bucket_mb * 1e6,
                       .device = device};
   plan.types.adamw = options.optimizer == OptimizerKind::adamw;
-  plan.set_recompute(options.recompute);
+  plan.recompute = options.recompute;
   if (mesh) {
     plan.mesh = mesh->shape;
     plan.sequence_parallel = mesh->sequence_parallel;

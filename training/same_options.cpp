@@ -109,9 +109,7 @@ Options shared_options(const Plan& plan) {
   });
   add("--optimizer", name_of(trainer.optimizer));
   add("--stop-at", plan.stop_at);
-  planning::Plan recomputed;
-  recomputed.set_recompute(trainer.recompute);
-  add("--recompute", planning::text_of(recomputed.recompute, recomputed.recompute_groups));
+  add("--recompute", planning::text_of(trainer.recompute));
   add("--eval-every", trainer.validate_every);
   add("--eval-batches", static_cast<double>(trainer.validation_windows) /
                             static_cast<double>(std::max<std::int64_t>(1, trainer.batch)));

@@ -100,29 +100,31 @@ std::string nccl_tests_tables(const std::vector<BenchRow>& rows) {
   }
   std::string text;
   for (const auto& [name, of_table] : tables) {
-    text += fmt::format(
-        "# {}, over {}\n#\n"
-        "#                                                              out-of-place               "
-        " "
-        "       in-place\n"
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong     "
-        "time   algbw   busbw #wrong\n"
-        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            "
-        "(us)  (GB/s)  (GB/s)\n",
-        bench_title(*of_table.front()), name);
+    text += fmt::format("# {}, over {}\n#\n", bench_title(*of_table.front()), name);
+    text += fmt::format("#{:51}{:^32}{:^32}\n", "", "out-of-place", "in-place");
+    const auto call_columns = [&](const auto&... each) {
+      text += fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", each...);
+    };
+    const auto place_columns = [&](const auto&... each) {
+      text += fmt::format("  {:>7}  {:>6}  {:>6} {:>6}", each...);
+    };
+    call_columns("#       size", "count", "type", "redop", "root");
+    for (int place = 0; place < 2; ++place) place_columns("time", "algbw", "busbw", "#wrong");
+    text += '\n';
+    call_columns("#        (B)", "(elements)", "", "", "");
+    for (int place = 0; place < 2; ++place) place_columns("(us)", "(GB/s)", "(GB/s)", "");
+    text += '\n';
     double sum = 0;
     std::int64_t wrong = 0;
     for (const BenchRow* row : of_table) {
       const collectives::Call& call = row->call;
       if (!row->in_place)
-        text += fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", call.count * size_of(call.type),
-                            call.count, nccl_name(call.type),
-                            collectives::reduces(call.collective) ? nccl_name(call.reduce) : "none",
-                            collectives::has_root(call.collective) ? call.root : -1);
-      text +=
-          fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", figure(2, 7)(row->seconds * 1e6),
-                      figure(2, 6)(algbw_gbps(*row)), figure(2, 6)(row->busbw_gbps), row->wrong);
-      if (row->in_place) text += "\n";
+        call_columns(call.count * size_of(call.type), call.count, nccl_name(call.type),
+                     collectives::reduces(call.collective) ? nccl_name(call.reduce) : "none",
+                     collectives::has_root(call.collective) ? call.root : -1);
+      place_columns(figure(2, 7)(row->seconds * 1e6), figure(2, 6)(algbw_gbps(*row)),
+                    figure(2, 6)(row->busbw_gbps), row->wrong);
+      if (row->in_place) text += '\n';
       sum += row->busbw_gbps;
       wrong += row->wrong;
     }

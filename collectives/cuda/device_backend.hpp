@@ -31,6 +31,11 @@ class DeviceBackend : public Backend {
     enqueue(call, input, output);
     finish();
   }
+
+  Traffic traffic() const final { return traffic_; }
+
+ protected:
+  Traffic traffic_;  // stays zero where a library does not report it
 };
 
 // Seconds of one call, by the device's clock, where `calls` of them queue up after a first one.

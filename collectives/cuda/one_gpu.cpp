@@ -204,7 +204,6 @@ class OneGpuBackend final : public DeviceBackend {
   }
   void finish() override { world_->finish(rank_, last_); }
   void* stream() override { return world_->stream(); }
-  Traffic traffic() const override { return traffic_; }
   void abort(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
   void interrupt(const std::string& cause) noexcept override { world_->abort(rank_, cause); }
 
@@ -212,7 +211,6 @@ class OneGpuBackend final : public DeviceBackend {
   std::shared_ptr<OneGpuWorld> world_;
   int rank_;
   Call last_;
-  Traffic traffic_;
 };
 
 }  // namespace

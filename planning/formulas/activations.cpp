@@ -55,8 +55,8 @@ Term gpt_block(const Symbols& x, const Model& model, const Plan& plan) {
     return Term{"A_block", "activations of a block, for one micro-batch", bytes, Unit::bytes,
                 fmt::format("{}, {}", korthikanti, where)};
   };
-  const bool fused = plan.recompute == Recompute::none && !model.keeps_scores();
-  switch (fused ? Recompute::selective : plan.recompute) {
+  const bool fused = plan.recompute.kind == Recompute::none && !model.keeps_scores();
+  switch (fused ? Recompute::selective : plan.recompute.kind) {
     case Recompute::none:
       if (parallel) return term(s * b * h * (34 + 5 * a * s / h) / t, "equation 4");
       return term(s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), "equation 2");
@@ -85,7 +85,7 @@ Term gpt_block(const Symbols& x, const Model& model, const Plan& plan) {
 Term llama_block(const Symbols& x, const Model& model, const Plan& plan) {
   const Quantity &h = x.h, &q = x.q, &kv = x.kv, &f = x.f, &a = x.a, &t = x.t;
   const char* const source = "counted op by op in planning/formulas/activations.cpp";
-  if (plan.recompute == Recompute::full)
+  if (plan.recompute.kind == Recompute::full)
     return {"A_block", "activations of a block, for one micro-batch: its share of a group's input",
             in_groups(x.tokens * x.e * x.stream, model, plan), Unit::bytes, source};
   const bool gathers = plan.context.exchange == context_parallel::Exchange::all_gather &&
@@ -119,7 +119,7 @@ Term block_activations(const Model& model, const Plan& plan) {
   if (model.kind == Model::Kind::gpt) return gpt_block(x, model, plan);
   if (model.kind == Model::Kind::llama) return llama_block(x, model, plan);
   const Quantity d("d", model.d_model);
-  if (plan.recompute == Recompute::full)
+  if (plan.recompute.kind == Recompute::full)
     return {"A_block", "activations of a block, for one micro-batch: its input", x.tokens * x.e * d,
             Unit::bytes, "Stanford CS336, assignment 2"};
   return feed_forward_activations(x.tokens, d, x.f, x.e, x.t);
@@ -142,7 +142,7 @@ Term deferred_activations(const Model& model, const Plan& plan) {
 Quantity forward_memory(const Model& model, const Plan& plan) {
   const Symbols x(model, plan);
   return x.tokens * x.e *
-         (plan.recompute == Recompute::full ? 3 * x.h + 2 * x.rows + 3 * x.f / x.t : x.h);
+         (plan.recompute.kind == Recompute::full ? 3 * x.h + 2 * x.rows + 3 * x.f / x.t : x.h);
 }
 
 // In the feed-forward part backward holds for each token the gradient of the block's output and:
@@ -170,11 +170,12 @@ Term working_memory(const Model& model, const Plan& plan, bool is_at_head, Backw
     backward = x.e * (is_at_head ? in_block : in_block + x.tokens * x.stream);
   }
   const char* const what = "gradients within a block, while backward runs through it";
-  if (plan.recompute != Recompute::full) return {"A_working", what, backward, Unit::bytes, source};
+  if (plan.recompute.kind != Recompute::full)
+    return {"A_working", what, backward, Unit::bytes, source};
   Plan kept = plan;
   kept.recompute = Recompute::none;
   const Term whole = block_activations(model, kept);
-  const std::int64_t group = group_size(model, plan), inner = plan.recompute_groups.inner;
+  const std::int64_t group = group_size(model, plan), inner = plan.recompute.groups.inner;
   if (group == 1)
     return {"A_working", "one block that is computed again, and its gradients", whole + backward,
             Unit::bytes, source};

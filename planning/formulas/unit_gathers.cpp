@@ -107,7 +107,7 @@ void compute_again(Uses& uses, std::size_t use, std::int64_t block, std::int64_t
     return std::pair(first, last);
   };
   const auto [first, last] = run(plan.group_of(blocks), 0, blocks);
-  if (plan.recompute_groups.inner > 0) run(plan.recompute_groups.inner, first, last);
+  if (plan.recompute.groups.inner > 0) run(plan.recompute.groups.inner, first, last);
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ void compute_again(Uses& uses, std::size_t use, std::int64_t block, std::int64_t
 UnitGathers unit_gathers(const Model& model, const Plan& plan, std::int64_t rank) {
   const auto schedule = schedule_of_rank(plan, static_cast<int>(rank));
   Uses uses(uses_of(model, plan, schedule, static_cast<int>(rank)));
-  const bool again = plan.recompute == Recompute::full;
+  const bool again = plan.recompute.kind == Recompute::full;
   for (const auto& [kind, stage, micro_batch] : schedule.actions[static_cast<std::size_t>(rank)]) {
     const auto layers = pipeline_parallel::layers_of_stage(model.layers, schedule.stages(), stage);
     const auto is_of_stage = [&](std::size_t use) {

@@ -73,9 +73,9 @@ Term block_recomputed_flops(const Model& model, const Plan& plan) {
   // Fused attention keeps no scores, so there is nothing to compute again.
   const bool scores = model.keeps_scores();
   Quantity again = 0;
-  if (plan.recompute == Recompute::full)
+  if (plan.recompute.kind == Recompute::full)
     again = plan.times_again() * block_forward_flops(model, plan);
-  if (plan.recompute == Recompute::selective && scores) again = attention_flops(model, plan);
+  if (plan.recompute.kind == Recompute::selective && scores) again = attention_flops(model, plan);
   return {"F_again", "forward that is computed again in backward", again, Unit::flops,
           "Korthikanti et al. 2022, section 5"};
 }
@@ -131,10 +131,10 @@ Term block_forward_traffic(const Model& model, const Plan& plan) {
 
 Term block_traffic(const Model& model, const Plan& plan) {
   const Term forward = block_forward_traffic(model, plan);
-  const Quantity traffic = plan.recompute == Recompute::full ? (3 + plan.times_again()) * forward
-                           : plan.recompute == Recompute::selective
-                               ? 3 * forward + scores_traffic(model, plan)
-                               : 3 * forward;
+  const Quantity traffic =
+      plan.recompute.kind == Recompute::full        ? (3 + plan.times_again()) * forward
+      : plan.recompute.kind == Recompute::selective ? 3 * forward + scores_traffic(model, plan)
+                                                    : 3 * forward;
   return {"B_block", "the same, with backward and recomputation, one micro-batch",
           micro_batch_tokens(plan) * traffic, Unit::bytes,
           "backward moves twice what forward does"};
@@ -153,7 +153,7 @@ Term block_kernels(const Model& model, const Plan& plan) {
   Quantity all = 3 * products + 2 * others;
   if (const int again = plan.times_again(); again > 0)
     all = (3 + again) * products + (2 + again) * others;
-  if (plan.recompute == Recompute::selective && model.keeps_scores()) all = all + 4;
+  if (plan.recompute.kind == Recompute::selective && model.keeps_scores()) all = all + 4;
   return {"K_block", "the same, with backward and recomputation, one micro-batch", all,
           Unit::number, "backward has two products for each of forward"};
 }

@@ -27,7 +27,7 @@ RankMemory needed(const Config& config, const TrainerOptions& options, DType dty
   plan.sequence = options.sequence;
   plan.types = planning::types_of(dtype);
   plan.types.adamw = options.optimizer == OptimizerKind::adamw;
-  plan.set_recompute(options.recompute);
+  plan.recompute = options.recompute;
   return memory_of_rank(planning::model_from(config, ""), plan, 0);
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("groups of recomputed blocks: memory by the plan, and the best group a
 TEST_CASE("recomputation as a text, both ways, and what it costs") {
   for (const std::string text : {"none", "selective", "full", "every=4", "nested=8,2"}) {
     const planning::Recomputation read = planning::recomputation_from(text);
-    CHECK(planning::text_of(read.recompute, read.groups) == text);
+    CHECK(planning::text_of(read) == text);
   }
   CHECK(planning::recomputation_from("nested=8,2").groups == transformer::RecomputeGroups{8, 2});
   for (const std::string wrong :

@@ -79,8 +79,7 @@ Plan PlanOptions::plan(const Model& of) const {
   Plan plan = given;
   plan.mesh = planned_mesh(mesh);
   if (plan.sequence == 0) plan.sequence = std::max<std::int64_t>(of.sequence, 1);
-  const Recomputation again = recomputation_from(recompute);
-  plan.recompute = again.recompute, plan.recompute_groups = again.groups;
+  plan.recompute = recomputation_from(recompute);
   plan.types = types();
   plan.context = context.options();
   if (batch > 0) {

@@ -73,8 +73,8 @@ std::string plan_text(const Plan& plan, bool has_blocks) {
                       counted(plan.micro_batch, "sequence"), plan.sequence);
   if (plan.mesh.size(parallel::Axis::pp) > 1) text += fmt::format(", schedule {}", plan.schedule);
   if (plan.chunks > 1) text += fmt::format(" with {} chunks", plan.chunks);
-  if (plan.recompute != planning::Recompute::none)
-    text += fmt::format(", recomputation {}", text_of(plan.recompute, plan.recompute_groups));
+  if (plan.recompute.kind != planning::Recompute::none)
+    text += fmt::format(", recomputation {}", text_of(plan.recompute));
   if (plan.sequence_parallel) text += ", sequence parallel";
   return text;
 }
@@ -109,8 +109,7 @@ std::string fit_text(const planning::Fit& fit, const planning::Machine& machine,
     table.rows.push_back({each.plan.mesh.text(), schedule_text(each.plan),
                           each.plan.zero == 0 ? "-" : fmt::to_string(each.plan.zero),
                           fmt::format("{} x {}", each.plan.micro_batches, each.plan.micro_batch),
-                          text_of(each.plan.recompute, each.plan.recompute_groups),
-                          each.plan.sequence_parallel ? "yes" : "-",
+                          text_of(each.plan.recompute), each.plan.sequence_parallel ? "yes" : "-",
                           table_number(each.most_memory() / 1e9), seconds_text(each.step_seconds),
                           tokens ? table_number(steps * each.step_seconds / 86400)
                                  : fmt::format("{:.1f}", 100 * each.utilization)});

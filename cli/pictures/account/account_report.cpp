@@ -167,7 +167,7 @@ Json account_json(const Account& account) {
     json.update({{"context", name_of(plan.context.exchange)},
                  {"token_order", name_of(plan.context.order)}});
   json.update({{"zero", plan.zero},
-               {"recompute", text_of(plan.recompute, plan.recompute_groups)},
+               {"recompute", text_of(plan.recompute)},
                {"sequence_parallel", plan.sequence_parallel},
                {"parameters", account.parameters},
                {"active_parameters",

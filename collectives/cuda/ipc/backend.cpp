@@ -43,7 +43,6 @@ class IpcBackend final : public DeviceBackend {
   }
 
   void* stream() override { return path_->stream(); }
-  Traffic traffic() const override { return traffic_; }
 
   void abort(const std::string& cause) noexcept override {
     rank_.group.abort(cause);
@@ -89,7 +88,6 @@ class IpcBackend final : public DeviceBackend {
   std::unique_ptr<IpcPath> path_;
   Call last_;
   KnownBuffers known_;
-  Traffic traffic_;
   FirstFailure failure_;
 };
 

@@ -1,4 +1,4 @@
-#include "cli/pictures/simulation/prediction.hpp"
+#include "cli/bench/training/prediction.hpp"
 
 #include <algorithm>
 #include <cmath>
