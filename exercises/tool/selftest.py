@@ -16,7 +16,7 @@
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here, as in the table of instructors.md
-    selftest.py KIT formats        verdicts of wrong answers and starters written for Gradescope and Classroom 50 have their published form
+    selftest.py KIT formats        verdicts of a wrong answer of each exercise, and of a starter, written for Gradescope and Classroom 50, have their published form
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
@@ -26,7 +26,7 @@
     selftest.py KIT slides         every handout makes slides, with its figure and nothing from outside; in a browser each slide holds its text
     selftest.py KIT class          60 submissions of five exercises in one run, one a fork bomb, one that fills the disk, one that never compiles: all others
                                    have their points; prints the time
-    selftest.py KIT families       the answers named in exercises/families.md have the points or the sentence that are due; --sample: the first of each row;
+    selftest.py KIT families       the answers named in exercises/families.md have the points or the sentence that are due; --sample: the wrong ones that are first in a row;
                                    prints the time
     selftest.py KIT attacks        code that tries to get around the judge ends in its status
 """
@@ -287,6 +287,7 @@ def steady(kit, exercise):
 def stubs(kit, exercise):
     files = cut.student_files(kit.root, exercise)
     verdict = checked(kit, exercise, files)
+    yield from faults_of_formats(kit, exercise, verdict)
     for case in verdict["cases"]:
         if case["status"] != "not written" or verdict["score"] != 0:
             yield f"the starter, case {case['id']}: {case['status']} {case.get('says')}, expected not written"
@@ -323,11 +324,14 @@ def wrong_answer(kit, exercise, answer, deadline):
 
 
 def families(kit, exercise):
-    """Those of the named exercise."""
-    named = [each.split("/")[1] for each in family_tests("--sample" in sys.argv) if exercise["id"].startswith(each.split("/")[0] + "-")]
+    """Those of the named exercise; in a sample without the right ones and the attacks, which have proofs of their own."""
+    sample = "--sample" in sys.argv
+    named = [each.split("/")[1] for each in family_tests(sample) if exercise["id"].startswith(each.split("/")[0] + "-")]
     of = lambda answers, name: [each for each in answers if name(each) in named]
     chosen = {**exercise, "wrong": of(exercise["wrong"], lambda each: each["id"]), "attacks": of(exercise.get("attacks", []), lambda each: each["id"])}
     yield from wrong(kit, chosen)
+    if sample:
+        return
     yield from attacked(kit, chosen)
     for patch in of(cut.variants_of(exercise), lambda path: path.stem):
         yield from variant(kit, exercise, patch)
@@ -434,8 +438,11 @@ def unknown_terms(kit, exercise):
 
 
 def formats(kit, exercise):
-    """Of a wrong answer, and of the starter; `references` has those of a right one."""
-    for files in (cut.wrong_files(kit.root, exercise, exercise["wrong"][0]), cut.student_files(kit.root, exercise)):
+    """Of a wrong answer, and of the first exercise's starter; `references` has those of right ones, and `stubs` those of all starters."""
+    answers = [cut.wrong_files(kit.root, exercise, exercise["wrong"][0])]
+    if exercise["id"] == kit.exercises[0]["id"]:
+        answers.append(cut.student_files(kit.root, exercise))
+    for files in answers:
         yield from faults_of_formats(kit, exercise, checked(kit, in_one_world(exercise), files, deadline=kits.DEADLINE))
 
 
