@@ -8,7 +8,7 @@ from pathlib import Path
 
 STEPS = 3
 MOST = 1e-9  # in fp64
-SAME = ["--steps", str(STEPS), "--dtype", "fp64", "--threads", "1", "--optimizer", "sgd", "--clip", "0"]
+SAME = ["--steps", str(STEPS), "--dtype", "fp64", "--threads", "1", "--optimizer", "sgd", "--clip", "0", "--eval-batches", "1"]
 
 
 def ranks_of(mesh):

@@ -190,31 +190,37 @@ def trained_on_meshes(kit, exercise, library):
 
 
 def mesh_command(kit):
-    """`./exercise mesh` with right answers, and with one whose backward forgets an all-reduce: a mesh with tp has another gradient."""
+    """`./exercise mesh` with right answers, with wrong ones of 21 and 24, and with a starter; the last of 19 and 21 that is written takes part."""
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
         course = Path(folder, "course")
-        subprocess.run([sys.executable, instructor.__file__, "export", course, "--exercises", "19,24,26", "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, instructor.__file__, "export", course, "--exercises", "19,21,24,26", "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
 
-        def typed(*axes):
-            done = subprocess.run(["./exercise", "mesh", *axes], cwd=course, capture_output=True, text=True)
-            return done.returncode, done.stdout + done.stderr
-
-        for number in ("19", "24", "26"):
+        def write(number, wrong=None, stub=False):
             exercise = kit.find(number)
-            cut.write(cut.student_files(kit.root, exercise, stub=False), course / exercise["id"])
-        status, says = typed()
-        if status != 0 or says.count("✓") != 7 or "19-sharded-optimizer 24-tp-linear 26-pipeline-schedule: 3 steps" not in says:
-            yield f"`./exercise mesh` with right answers: exit status {status}: {says}"
-        exercise = kit.find("24")
-        forgets = next(each for each in exercise["wrong"] if each["id"] == "no-dx-reduce")
-        cut.write(cut.wrong_files(kit.root, exercise, forgets), course / exercise["id"])
-        status, says = typed("dp=2", "tp=2")
-        if status != 1 or "✓ dp=2" not in says or not re.search(r"✗ tp=2 +\S+ differs by", says):
-            yield f"`./exercise mesh` with no-dx-reduce: exit status {status}: {says}"
-        cut.write(cut.student_files(kit.root, exercise), course / exercise["id"])
-        status, says = typed()
-        if status != 1 or "not written: differentiable.cpp:" not in says:
-            yield f"`./exercise mesh` with a starter: exit status {status}: {says}"
+            answer = next((each for each in exercise["wrong"] if each["id"] == wrong), None)
+            cut.write(cut.wrong_files(kit.root, exercise, answer) if answer else cut.student_files(kit.root, exercise, stub=stub), course / exercise["id"])
+
+        def fault(of, typed, status, *patterns):
+            done = subprocess.run(["./exercise", "mesh", *typed.split()], cwd=course, capture_output=True, text=True)
+            says = done.stdout + done.stderr
+            if done.returncode != status or not all(re.search(each, says) for each in patterns):
+                yield f"`./exercise mesh {typed}` with {of}: exit status {done.returncode}, expected {status} and {patterns}: {says}"
+
+        for number in ("21", "24", "26"):
+            write(number)
+        yield from fault("right answers", "", 0, "^21-fsdp 24-tp-linear 26-pipeline-schedule: 3 steps", r"(✓[^✓✗]*){7}$")
+        yield from fault("right answers", "pp=2,dp=2,tp=2 --model lab", 0, r"✓ pp=2,dp=2,tp=2 .* differences up to")
+        yield from fault("right answers", "tp=2 --model vast", 1, "one process: .*vast")
+        write("24", wrong="no-dx-reduce")  # its backward forgets an all-reduce
+        yield from fault("no-dx-reduce", "dp=2 tp=2", 1, "✓ dp=2", r"✗ tp=2 +\S+ differs by")
+        write("24")
+        write("21", wrong="stale-after-step")
+        yield from fault("stale-after-step", "pp=2,dp=2,tp=2 --model lab", 1, r"✗ pp=2,dp=2,tp=2 +\S+ differs by")
+        write("21", stub=True)
+        write("19")
+        yield from fault("the starter of 21", "dp=2", 0, "^19-sharded-optimizer ", "✓ dp=2")
+        write("24", stub=True)
+        yield from fault("a starter", "", 1, "not written: differentiable.cpp:")
 
 
 NO_NVCC = "nvcc is not there: install the CUDA Toolkit, and add nvcc to PATH. ./exercise check needs no GPU."

@@ -12,8 +12,10 @@
                                mesh); OPTIONS are those of `ringside train`, such as --steps 500 --report report.html
     ./exercise train 21 24 26 --mesh dp=2,tp=2,pp=2
                                with your code of all three
-    ./exercise mesh [AXES...]  your 21 (or 19), 24 and 26 together on meshes of up to eight processes, or on those named, such as
-                               tp=2: whether three steps have the parameters and gradients of one process
+    ./exercise mesh [AXES...] [OPTIONS]
+                               your 21 (or 19), 24 and 26 together on meshes of up to eight processes, or on those named, such as
+                               tp=2: whether three steps have the parameters and gradients of one process; OPTIONS are those of
+                               `ringside train`, such as --model lab
     ./exercise gpu 33          runs your kernels on this machine's GPU, with nvcc (33 and later): compares their numbers with the
                                CPU's, and times them beside what the GPU can do; no points depend on it
     ./exercise ringside ...    the program of this course: ./exercise ringside help
@@ -183,8 +185,9 @@ class Course:
             options[option] = exercise
         return [word for option, exercise in options.items() for word in (option, os.path.relpath(self.compiled(kits.compile_strategy, exercise)))]
 
-    def mesh(self, *named):
-        """One line for each mesh. Returns whether all of them are right."""
+    def mesh(self, *words):
+        """`words`: meshes, then options. One line for each mesh. Returns whether all of them are right."""
+        named = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
         exercises = [each for each in self.kit.exercises if each["id"][:2] in ("24", "26")]
         sharded = [each for each in self.kit.exercises if each["id"][:2] in ("19", "21")]
         written = [each for each in sharded if "not_written_yet(" not in "".join(path.read_text() for path in self.sources(each))]
@@ -193,7 +196,10 @@ class Course:
         exercises = [(written or sharded)[-1], *exercises]
         print(f"{' '.join(each['id'] for each in exercises)}: {meshes.STEPS} steps of SGD in fp64, beside one process", flush=True)
         option = dict(zip(("dp", "tp", "pp"), map(lambda each: self.libraries([each]), exercises)))
-        trainings, right = meshes.Trainings(self.kit.ringside, ["--model", "tiny", "--layers", "4", "--batch", "8", "--micro-batches", "4"]), True
+        try:
+            trainings, right = meshes.Trainings(self.kit.ringside, ["--batch", "8", "--micro-batches", "4", "--sequence", "32", *words[len(named):]]), True
+        except RuntimeError as error:
+            sys.exit(f"one process: {error}")
         for mesh in named or ("dp=2", "tp=2", "pp=2", "dp=2,tp=2", "pp=2,dp=2", "pp=2,tp=2", "pp=2,dp=2,tp=2"):
             own = [word for axis in option if axis in mesh for word in option[axis]]
             try:
@@ -265,7 +271,7 @@ def main(folder, arguments):
             course.train(*rest)
         if command == "report" and not rest:
             return 0 if reports.report(course.folder, course.lang, "./exercise ringside") else 1
-        if command == "mesh" and all("=" in each for each in rest):
+        if command == "mesh" and all("=" in each for each in itertools.takewhile(lambda word: not word.startswith("-"), rest)):
             return 0 if course.mesh(*rest) else 1
         if command == "check":
             chosen = [course.kit.find(name) for name in rest] or course.kit.exercises
