@@ -201,8 +201,13 @@ Json collect_merge(World& world) {
       for (float& each : block.shift) each += level;
       student_merge(all, block);
     }
+    const std::size_t n = merged_rows.tokens, sums = n * merged_rows.width;
+    require(all.shift.size() == n && all.total.size() == n && all.sum.size() == sums,
+            "after merge() of {} queries of width {} `seen` has {} shifts, {} totals and {} sums: "
+            "expected {}, {} and {}",
+            n, merged_rows.width, all.shift.size(), all.total.size(), all.sum.size(), n, n, sums);
     Json log_sums = Json::array(), outputs = Json::array(), empty = Json::array();
-    for (std::size_t i = 0; i < merged_rows.tokens; ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
       const Floats sum = Floats(all.sum).subspan(i * merged_rows.width, merged_rows.width);
       log_sums.push_back(all.shift[i] + std::log(all.total[i]));
       empty.push_back((all.shift[i] == -context::infinity || all.total[i] == 0) &&
@@ -239,9 +244,8 @@ Verdict judge_merge(const Run& run) {
       if (scores.empty()) {
         if (!seen.at("empty").at(i).get<bool>())
           return {{fmt::format(
-              "{}it sees no key, but total is {} and shift {}, expected as in "
-              "nothing()",
-              where, in_words(seen.at("total").at(i)), in_words(seen.at("shift").at(i)))}};
+              "{}it sees no key, but total is {} and shift {}, expected as in nothing()", where,
+              in_words(seen.at("total").at(i)), in_words(seen.at("shift").at(i)))}};
         continue;
       }
       if (const Json& log_sum = seen.at("log_sums").at(i); !is_right(log_sum, expected.log_sum()))
