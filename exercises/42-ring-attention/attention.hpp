@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/process_group.hpp"
-#include "parallel/scoped_work.hpp"
+#include "parallel/neighbour_exchange.hpp"
 
 namespace ringside::context {
 
@@ -40,26 +40,12 @@ using Attend =
                           std::span<const float> values, int first_query, int first_key)>;
 
 // `sent` goes to rank `to` while `received` arrives from rank `from`, both of them neighbours in
-// the ring. Declare it after the memory that it uses: the destructor waits, too.
-class Exchange {
+// the ring. Until wait() has returned, leave the memory alone.
+class Exchange : public parallel::NeighbourExchange {
  public:
   Exchange(std::span<const float> sent, int to, std::span<float> received, int from,
-           ProcessGroup& group) {
-    works_.reserve(2);
-    const auto send = [&] { works_.emplace_back(group.send_async(sent, to, label)); };
-    // Calls of a group wait for each other: if all ranks sent first, all would wait.
-    const bool receives_first = group.rank() % 2 == 1;
-    if (!receives_first) send();
-    works_.emplace_back(group.recv_async(received, from, label));
-    if (receives_first) send();
-  }
-  void wait() const {
-    for (const parallel::ScopedWork& work : works_) work.wait();
-  }
-
- private:
-  static constexpr const char* label = "keys and values";
-  std::vector<parallel::ScopedWork> works_;
+           ProcessGroup& group)
+      : NeighbourExchange(sent, to, received, from, group, "keys and values") {}
 };
 
 }  // namespace ringside::context

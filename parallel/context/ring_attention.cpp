@@ -21,6 +21,7 @@
 #include "base/clock.hpp"
 #include "base/trace/trace.hpp"
 #include "parallel/context/attention.hpp"
+#include "parallel/neighbour_exchange.hpp"
 #include "parallel/tensor_collectives.hpp"
 
 namespace ringside::context_parallel {
@@ -32,28 +33,13 @@ using collectives::ProcessGroup;
 
 namespace {
 
-// A message to the next rank and one from the rank before, under way.
-class Passing {
+// `sent` goes to the next rank while `received` arrives from the rank before.
+class Passing : public parallel::NeighbourExchange {
  public:
-  // Calls of a group wait for each other, so odd ranks receive first: if all sent first, all would
-  // wait.
-  Passing(const Tensor& sent, const Tensor& received, ProcessGroup& group, const char* label) {
-    const int next = (group.rank() + 1) % group.size(),
-              before = (group.rank() + group.size() - 1) % group.size();
-    const auto send = [&] {
-      works_.emplace_back(group.send_async(parallel::buffer_of(sent, label), next, label));
-    };
-    const bool receives_first = group.rank() % 2 == 1;
-    if (!receives_first) send();
-    works_.emplace_back(group.recv_async(parallel::buffer_of(received, label), before, label));
-    if (receives_first) send();
-  }
-  void wait() const {
-    for (const parallel::ScopedWork& work : works_) work.wait();
-  }
-
- private:
-  std::vector<parallel::ScopedWork> works_;
+  Passing(const Tensor& sent, const Tensor& received, ProcessGroup& group, const char* label)
+      : NeighbourExchange(parallel::buffer_of(sent, label), (group.rank() + 1) % group.size(),
+                          parallel::buffer_of(received, label),
+                          (group.rank() + group.size() - 1) % group.size(), group, label) {}
 };
 
 // A rank's part of one step: views of its tensors, and of what is here of another rank.
