@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/ops/ops.hpp"
 #include "base/random.hpp"
@@ -65,61 +66,59 @@ std::vector<Tensor> PowerSGD::mean_of(const std::vector<Tensor>& parts,
   return means;
 }
 
+Tensor PowerSGD::Parameter::left_factor() const {
+  const Tensor& gradient = named.tensor.grad();
+  autograd::accumulate_into(error, gradient.reshape(error.shape()));
+  return matmul(error, q);
+}
+
+Tensor PowerSGD::Parameter::right_factor(const Tensor& p) const {
+  return matmul(error.transpose(0, 1), p);
+}
+
+void PowerSGD::Parameter::replace_gradient(const Tensor& p, const Tensor& right) const {
+  const Tensor product = matmul(p, right.transpose(0, 1));
+  named.tensor.grad().reshape(product.shape()).copy_(product);
+  autograd::kernels_of(product).scale(product, -1, product);
+  autograd::accumulate_into(error, product);
+  q.copy_(right);
+}
+
 void PowerSGD::finish() {
   const autograd::NoGrad no_history;
   std::vector<std::string> missing;
-  std::vector<Parameter*> present;
-  std::vector<Tensor> parts;
-  for (Parameter& each : parameters_) {
-    const Tensor& gradient = each.named.tensor.grad();
-    if (!gradient.defined()) {
+  std::vector<const Parameter*> matrices, vectors;
+  for (const Parameter& each : parameters_)
+    if (!each.named.tensor.grad().defined())
       missing.push_back(each.named.name);
-      continue;
-    }
-    present.push_back(&each);
-    if (!each.is_matrix()) {
-      parts.push_back(gradient);
-      continue;
-    }
-    autograd::kernels_of(gradient).add(gradient.reshape(each.error.shape()), each.error,
-                                       each.error);  // M
-    parts.push_back(matmul(each.error, each.q));
-  }
-  if (present.empty()) return;
+    else
+      (each.is_matrix() ? matrices : vectors).push_back(&each);
+
+  std::vector<Tensor> left;  // and the vectors
+  for (const Parameter* each : matrices) left.push_back(each->left_factor());
+  for (const Parameter* each : vectors) left.push_back(each->named.tensor.grad());
+  if (left.empty()) return;
   const std::string label = label_without("left factors", missing);
   try {
-    parts = mean_of(parts, label);
+    left = mean_of(left, label);
   } catch (const Error& error) {
     rethrow_with_names(error, group_.rank(), missing);
   }
-
-  std::vector<Parameter*> matrices;
-  std::vector<Tensor> left, right;
-  std::vector<std::vector<std::int64_t>> dependent;  // columns of each matrix
-  for (std::size_t i = 0; i < present.size(); ++i) {
-    if (!present[i]->is_matrix()) {
-      present[i]->named.tensor.grad().copy_(parts[i]);
-      continue;
-    }
-    matrices.push_back(present[i]);
-    left.push_back(parts[i]);
-    dependent.push_back(make_orthonormal(parts[i]));
-    right.push_back(matmul(present[i]->error.transpose(0, 1), parts[i]));
-  }
+  for (std::size_t i = 0; i < vectors.size(); ++i)
+    vectors[i]->named.tensor.grad().copy_(left[matrices.size() + i]);
   if (matrices.empty()) return;
-  right = mean_of(right, "right factors");
 
+  std::vector<std::vector<std::int64_t>> dependent;  // columns of each matrix
+  std::vector<Tensor> right;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
-    Parameter& each = *matrices[i];
-    const Tensor& gradient = each.named.tensor.grad();
-    const Tensor product = matmul(left[i], right[i].transpose(0, 1));
-    const autograd::DeviceKernels& kernels = autograd::kernels_of(product);
-    gradient.reshape(product.shape()).copy_(product);
-    kernels.scale(product, -1, product);
-    kernels.add(each.error, product, each.error);
-    each.q.copy_(right[i]);
+    dependent.push_back(make_orthonormal(left[i]));
+    right.push_back(matrices[i]->right_factor(left[i]));
+  }
+  right = mean_of(right, "right factors");
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    matrices[i]->replace_gradient(left[i], right[i]);
     // A zero column would stay zero, and this direction would never be sent.
-    for (const std::int64_t column : dependent[i]) restart_column(each, column);
+    for (const std::int64_t column : dependent[i]) restart_column(*matrices[i], column);
   }
 }
 

@@ -51,6 +51,12 @@ class PowerSGD {
     autograd::NamedTensor named;
     autograd::Tensor error, q;  // [n, m], [m, r]; of vectors undefined
     bool is_matrix() const { return q.defined(); }
+    // Adds the gradient to `error`, which then is M. Returns M Q.
+    autograd::Tensor left_factor() const;
+    // Returns M^T P.
+    autograd::Tensor right_factor(const autograd::Tensor& p) const;
+    // The gradient becomes P Q^T, `error` M - P Q^T, and `q` Q, which is `right`.
+    void replace_gradient(const autograd::Tensor& p, const autograd::Tensor& right) const;
   };
   void restart_column(const Parameter& parameter, std::int64_t column);
   std::vector<autograd::Tensor> mean_of(const std::vector<autograd::Tensor>& parts,
