@@ -337,7 +337,7 @@ def leaderboard(args):
     key, kit, out, walls = key_in(args.key), kits.Kit(Path(args.course) / ".ringside/kit.json"), Path(args.out), sandbox()
     if not walls:
         print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
-    able = [each for each in kit.exercises if kits.trains(kit, each) and kits.train_option(each) == "--parallel"]
+    able = [each for each in kit.exercises if kits.trains(kit, each) and kits.train_option(each) == "--parallel" and not each.get("lossy")]
     exercises = [kit.find(each) for each in args.exercises.split(",")] if args.exercises else able
     if not exercises or any(each not in able for each in exercises):
         sys.exit("a leaderboard needs methods of data parallelism: " + ", ".join(each["id"] for each in able))

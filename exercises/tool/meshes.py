@@ -27,6 +27,13 @@ def tensors_in(file):
     return {name: array.array("d", data[begin + each["data_offsets"][0]:begin + each["data_offsets"][1]]) for name, each in header.items() if each["dtype"] == "F64"}
 
 
+def difference(seen, expected):
+    """(the largest difference, where it is) between the tensors of two runs."""
+    far = {name: max(map(abs, map(float.__sub__, seen[name], expected[name]))) for name in seen}
+    name = max(far, key=far.get)
+    return far[name], name
+
+
 class Trainings:
     """Of one model: `options` say which. The run of one process is made once."""
 
@@ -48,6 +55,4 @@ class Trainings:
         seen = self.trained("--ranks", str(ranks_of(mesh)), "--mesh", mesh, *options)
         if seen.keys() != self.single.keys():
             raise RuntimeError(f"other tensors than those of one process: {sorted(seen.keys() ^ self.single.keys())[:3]}")
-        far = {name: max(map(abs, map(float.__sub__, seen[name], self.single[name]))) for name in seen}
-        name = max(far, key=far.get)
-        return len(far), far[name], name
+        return len(seen), *difference(seen, self.single)

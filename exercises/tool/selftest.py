@@ -7,7 +7,7 @@
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
     selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
-    selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit, and a starter says what is
+    selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit (44, which computes itself: to 1e-9), and a starter says what is
                                    missing; on meshes with tensor and pipeline parallel it has the numbers of one process
     selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; on a GPU they give the
                                    CPU's numbers; `./exercise gpu` says what is missing. Skipped where there is no nvcc or no GPU
@@ -141,12 +141,13 @@ def programs(kit, exercise):
 def trainings(kit, exercise):
     if not kits.trains(kit, exercise):
         return
-    names = {"13": "naive", "14": "flat", "15": "overlap", "17": "bucketed", "19": "zero1_broadcast", "20": "zero2", "21": "zero3"}
+    names = {"13": "naive", "14": "flat", "15": "overlap", "17": "bucketed", "19": "zero1_broadcast", "20": "zero2", "21": "zero3", "44": "powersgd"}
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
         def trained(strategy, dump):
             return subprocess.run([kit.ringside, "train", "--ranks", "3", "--parallel", strategy, "--steps", "3", "--batch", "6", "--layers", "2",
                                    "--d-model", "32", "--heads", "2", "--sequence", "16", "--bucket-mb", "0.01", "--optimizer", "sgd", "--clip", "0",
-                                   "--accumulate", "2", "--dump", f"{folder}/{dump}"], capture_output=True, text=True)
+                                   "--accumulate", "2", "--dump", f"{folder}/{dump}", *(["--dtype", "fp64"] if exercise.get("lossy") else [])],
+                                  capture_output=True, text=True)
 
         try:
             cut.write(cut.student_files(kit.root, exercise), f"{folder}/starter")
@@ -167,9 +168,17 @@ def trainings(kit, exercise):
             yield f"training with the reference: exit status {told.returncode}: {told.stderr[-500:]}"
         trained(names[exercise["id"][:2]], "own")
         written = [Path(folder, dump, "step0003.safetensors") for dump in ("reference", "own")]
-        if not all(each.exists() for each in written) or written[0].read_bytes() != written[1].read_bytes():
+        if not all(each.exists() for each in written) or not same(exercise, *written):
             yield f"after three steps the parameters or gradients are not those of --parallel {names[exercise['id'][:2]]}"
-        yield from trained_on_meshes(kit, exercise, f"{folder}/build/{exercise['id']}.so")
+        if not exercise.get("lossy"):  # on a mesh it has not the numbers of one process
+            yield from trained_on_meshes(kit, exercise, f"{folder}/build/{exercise['id']}.so")
+
+
+def same(exercise, seen, expected):
+    """To the bit, if the student's code does no arithmetic; the library is optimised more, so that sums are rounded otherwise."""
+    if not exercise.get("lossy"):
+        return seen.read_bytes() == expected.read_bytes()
+    return meshes.difference(meshes.tensors_in(seen), meshes.tensors_in(expected))[0] < meshes.MOST
 
 
 @functools.cache

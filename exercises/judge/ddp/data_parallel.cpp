@@ -156,15 +156,14 @@ std::string fault_of_step(const Json& seen, const Json& expected, std::size_t st
   return fault.empty() ? "" : fmt::format("after step {} {}", step, fault);
 }
 
-// The bytes that rank `rank` sends in a ring all-reduce of `bytes` of fp64.
+}  // namespace
+
 std::uint64_t ring_bytes(std::uint64_t bytes, int ranks, int rank) {
   std::vector<collectives::Schedule> schedules;
   for (int r = 0; r < ranks; ++r) schedules.push_back(collectives::ring_all_reduce(ranks, r));
   const auto chunks = collectives::aligned_chunks(bytes / 8, ranks, 8);
   return collectives::cost_of(schedules, chunks, 8, {}).sent[rank].bytes;
 }
-
-}  // namespace
 
 std::string name_of(NetKind kind) {
   switch (kind) {

@@ -74,6 +74,9 @@ Json calls_of_all_kinds(World& world, const Method& student);
 // bytes of the ring. Labels do not matter, nor whether the call divides.
 Verdict judge_calls_of_all_kinds(const Run& run, bool one_call);
 
+// The bytes that rank `rank` sends in a ring all-reduce of `bytes` of fp64.
+std::uint64_t ring_bytes(std::uint64_t bytes, int ranks, int rank);
+
 // The text of the error when rank 0 lacks the gradient of 1.bias in a LayeredNet; "" without one.
 Json error_when_a_gradient_is_missing(World& world, const Method& student);
 Verdict judge_missing_gradient(const Run& run);
