@@ -1,8 +1,8 @@
 // Judges PowerSGD by what its results must be, whatever numbers Q begins with. With M the mean over
 // ranks of gradients and errors, and P Q^T the result:
 //
-//     P Q^T is a projection of M      onto its own columns, so it is M itself if M has r columns
-//                                     that depend on no others
+//     P Q^T is a projection of M      onto its own columns, so it is M itself if M has no more
+//                                     than r independent columns
 //     P spans M Q                     with the Q of the step before, which spans the rows of the
 //                                     result of the step before
 //     mean of the errors              is all that gradients had and results did not
