@@ -128,6 +128,12 @@ class ObservedBackend final : public Backend {
     backend_->run(call, input, output);
     observer_->after(call);
   }
+  void run_unequal(const Call& call, const void* input, void* output,
+                   const BlockBegins& begins) override {
+    observer_->before(call, input, output);
+    backend_->run_unequal(call, input, output, begins);
+    observer_->after(call);
+  }
   void abort(const std::string& cause) noexcept override { backend_->abort(cause); }
   void interrupt(const std::string& cause) noexcept override { backend_->interrupt(cause); }
   Traffic traffic() const override { return backend_->traffic(); }

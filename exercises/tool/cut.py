@@ -201,7 +201,7 @@ def in_student_namespace(text, sources, given):
     for source in sources:
         text = text.replace(f'#include "{source}"', f'#include "{Path(source).name}"')
     last = list(re.finditer(r"^#include .*\n|^#pragma once\n", text, flags=re.M))[-1].end()
-    added = "".join(f'#include "{header}"\n' for header in given + ["exercises/judge/starter.hpp"])
+    added = "".join(f'#include "{header}"\n' for header in given + ["exercises/judge/starter.hpp"] if f'"{header}"' not in text)
     return text[:last] + added + text[last:]
 
 
