@@ -33,10 +33,13 @@ std::string term_text(const Term& term) {
   return text;
 }
 
-// "1f1b", "v=2" for the interleaved schedule, "-" without a pipeline.
+// "1f1b"; "v=2" for interleaved, "zb v=2" for interleaved_zb; "-" without a pipeline.
 std::string schedule_text(const Plan& plan) {
   if (plan.mesh.size(parallel::Axis::pp) == 1) return "-";
-  return plan.chunks > 1 ? fmt::format("v={}", plan.chunks) : plan.schedule;
+  if (plan.chunks == 1) return plan.schedule;
+  if (plan.schedule == "interleaved") return fmt::format("v={}", plan.chunks);
+  const std::string name = plan.schedule == "interleaved_zb" ? std::string("zb") : plan.schedule;
+  return fmt::format("{} v={}", name, plan.chunks);
 }
 
 }  // namespace
