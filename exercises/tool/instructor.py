@@ -29,6 +29,7 @@ import hashlib
 import json
 import os
 import queue
+import random
 import re
 import shutil
 import socket
@@ -217,7 +218,9 @@ def write_manifest(out):
 # ---- Grading
 
 NO_RIGHTS = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
-FIRST_USER = 2_000_000  # ids of users that no account has: one for each submission that is checked at a time
+# Ids of users that no account has: one for each submission that is checked at a time. The kernel counts the processes of a user in
+# all sandboxes together, so each run takes ids of its own: else a fork bomb in one run would leave no process for another run.
+FIRST_USER = 1_900_000_000 + random.randrange(200_000_000)
 PROCESSES = 512
 ROOM = "/mnt"  # in the sandbox: the course, the submission, and a place to build, 2 GB
 

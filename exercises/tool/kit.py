@@ -111,6 +111,7 @@ def own_and_given(kit, exercise, folder):
     except subprocess.TimeoutExpired:
         return None
     if done.returncode != 0:
+        refuse_busy_machine(done.stderr)
         return None
     own = {str(folder / Path(file).name): Path(file).name for file in cut.files_of(exercise)}
     includes, given, written, here, line = [], [], [], None, 0
@@ -183,9 +184,16 @@ def run_compiler(kit, folder, *arguments):
         raise Broken("does not compile", f"the compiler did not come to an end in {COMPILE_DEADLINE} s") from None
     output = compiled.stderr.replace(str(folder) + "/", "")
     if compiled.returncode != 0:
+        refuse_busy_machine(output)
         errors = [line for line in output.split("\n") if re.search(r"\b(fatal )?error:", line)]
         raise Broken("does not compile", errors[0] if errors else output[-500:], *output.splitlines())
     return output
+
+
+def refuse_busy_machine(output):
+    """Throws Broken where the compiler could not start one of its own programs: no fault of the student."""
+    if re.search(r"fatal error: .*: Resource temporarily unavailable", output):
+        raise Broken("judge error", "this machine had no process left for the compiler: check again")
 
 
 def refuse_starter(folder):
@@ -250,6 +258,7 @@ def compile_student(kit, exercise, folder, build):
     linked = subprocess.run([*CONFINED, *COMPILING, kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
                             capture_output=True, text=True, errors="replace")
     if linked.returncode != 0:
+        refuse_busy_machine(linked.stderr)
         missing = re.findall(r"undefined reference to `([^']*)'", linked.stderr)
         if missing and (version := re.match(r"fmt::v\d+", missing[0])):
             raise Broken("judge error", f"the course needs {version[0]}, and libfmt here is another one: "

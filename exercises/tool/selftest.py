@@ -602,7 +602,7 @@ def class_run():
 
 def grading():
     """A class in which one forks without end, one fills the disk, one looks around, one never compiles: the others have their
-    points, in every format, and nothing stays behind."""
+    points, in every format, and nothing stays behind. So has who is graded in another run while the bomb forks."""
     kit = kits.Kit(sys.argv[1])
     exercise = kit.find("16")
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
@@ -612,16 +612,34 @@ def grading():
         Path(folder, "key").write_text("0123456789abcdef")
         for student in ("alice", *HARMFUL, "zoe"):
             cut.write(harmful_files(kit, exercise, student, submissions), submissions / student / exercise["id"])
-        told = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key",
-                               "--out", results, "--format", "gradescope,junit,actions"], capture_output=True, text=True,
-                              env={**os.environ, "RINGSIDE_COMPILE_SECONDS": "20"})  # a right answer takes 3
-        if "does not allow" in told.stderr or "not allowed" in told.stderr:
+        cut.write(harmful_files(kit, exercise, "yan", submissions), Path(folder, "another-class", "yan", exercise["id"]))
+
+        def grade(these, out, *options, **environment):
+            return subprocess.Popen([sys.executable, instructor.__file__, "grade", these, "--course", f"{folder}/course", "--key", f"{folder}/key",
+                                     "--out", out, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+
+        told = grade(submissions, results, "--format", "gradescope,junit,actions", RINGSIDE_COMPILE_SECONDS="20")  # a right answer takes 3
+        while told.poll() is None and processes_named("student") < instructor.PROCESSES / 2:
+            time.sleep(0.1)
+        beside = told.poll() is None
+        grade(f"{folder}/another-class", f"{folder}/another").wait()
+        stderr = told.communicate()[1]
+        if "does not allow" in stderr or "not allowed" in stderr:
             print("SKIPPED: grading of harmful code, because this machine does not allow a sandbox", flush=True)
             return
         verdicts = {student: json.loads((results / f"{student}.json").read_text()) for student in ("alice", *HARMFUL, "zoe")}
         points = {student: forms.score(verdict) for student, verdict in verdicts.items()}
         if points["alice"] != exercise["points"] or points["zoe"] != exercise["points"] or points["bomb"] or points["spy"] or points["endless"]:
-            yield f"points: {points}; {told.stderr[-500:]}"
+            yield f"points: {points}; {stderr[-500:]}"
+        of_yan = json.loads(Path(folder, "another/yan.json").read_text())
+        if not beside or forms.score(of_yan) != exercise["points"]:
+            yield f"another run, {'while the bomb forks' if beside else 'because no bomb was seen'}: {described(of_yan['exercises'][0])}"
+        kit.compiler = Path(folder, "busy")
+        kit.compiler.write_text("#!/bin/sh\necho \"c++: fatal error: cannot execute 'cc1plus': vfork: Resource temporarily unavailable\" >&2\nexit 1\n")
+        kit.compiler.chmod(0o755)
+        verdict = checked(kit, exercise, cut.student_files(kit.root, exercise, stub=False))
+        if verdict["status"] != "judge error":
+            yield f"a compiler that the machine gives no process: expected judge error; {described(verdict)}"
         says = verdicts["spy"]["exercises"][0]["cases"][0]["says"][0]
         if not re.fullmatch("(world \\d+, )?(ranks? [\\d, ]+: )?sees:", says):
             yield f"the spy {says}"
@@ -636,6 +654,11 @@ def grading():
                 yield f"{student}.actions.md has not one line for its exercise"
         if left := left_behind("ringside-grade-"):
             yield f"{len(left)} processes were left behind"
+
+
+def processes_named(name):
+    """How many there are, in sandboxes, too."""
+    return int(subprocess.run(["pgrep", "-c", "-x", name], capture_output=True, text=True).stdout)
 
 
 @functools.cache
