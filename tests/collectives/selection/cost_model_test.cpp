@@ -3,10 +3,10 @@
 
 #include <bit>
 #include <cmath>
+#include <ctime>
 
 #include <doctest/doctest.h>
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/process_group.hpp"
@@ -200,12 +200,12 @@ TEST_CASE("costs per byte are interpolated between the measured lengths") {
   CHECK(machine.at(0).alpha == 5);
 }
 
-TEST_CASE("the cost of all algorithms for 64 ranks is computed within seconds") {
+TEST_CASE("the cost of all algorithms for 64 ranks takes seconds of a processor at most") {
   CostParameters sliced{
       .alpha = 2e-5, .beta = 1e-10, .gamma = 1e-11, .overhead = 5e-6, .slice_bytes = 262144};
-  const auto start = Clock::now();
+  const std::clock_t start = std::clock();
   for (const Algorithm& algorithm : all_algorithms()) cost_of(algorithm, 64, 100'000'000, sliced);
-  const double taken = seconds_since(start);
+  const double taken = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   MESSAGE(fmt::format("all algorithms, 64 ranks, 100 MB: {:.1f} ms", taken * 1e3));
   CHECK(taken < 3);
   const auto broadcast = [&](const char* name) {
