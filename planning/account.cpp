@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ranges>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -83,9 +82,7 @@ void Accountant::parameters() {
 }
 
 void Accountant::memory() {
-  const std::int64_t stages = plan_.mesh.size(Axis::pp);
-  for (const std::int64_t index : std::set<std::int64_t>{0, stages > 2 ? 1 : 0, stages - 1}) {
-    RankMemory memory = memory_of_rank(model_, plan_, index);
+  for (RankMemory& memory : memory_of_stages(model_, plan_)) {
     account_.derivation.push_back(
         {fmt::format("Memory of a rank, {} stage", memory.name), std::move(memory.terms)});
     account_.stages.push_back(std::move(memory));

@@ -90,9 +90,12 @@ class Search {
   void try_plan(const Plan& plan, std::vector<Account>& best) {
     if (plan.micro_batches < 1 || plan.batch() != options_.batch || !is_valid(plan, model_)) return;
     ++result_.tried;
+    const double memory =
+        std::ranges::max(memory_of_stages(on_mesh(model_, plan.mesh), plan), {}, &RankMemory::total)
+            .total();
+    result_.least_memory = std::min(result_.least_memory, memory);
+    if (memory > machine_.memory) return;
     Account tried = account(model_, plan, machine_);
-    result_.least_memory = std::min(result_.least_memory, tried.most_memory());
-    if (!tried.fits()) return;
     if (best.empty())
       best.push_back(std::move(tried));
     else if (tried.step_seconds < best.front().step_seconds)

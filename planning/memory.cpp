@@ -1,6 +1,7 @@
 #include "planning/memory.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "autograd/ops/ops.hpp"
@@ -199,6 +200,14 @@ RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::in
 double checkpoint_bytes(const Model& model, const Types& types, double more) {
   return parameter_count(model).back().value() *
          (types.parameters + types.masters() + types.moments() + more);
+}
+
+std::vector<RankMemory> memory_of_stages(const Model& model, const Plan& plan) {
+  const std::int64_t stages = plan.mesh.size(Axis::pp);
+  std::vector<RankMemory> memory;
+  for (const std::int64_t index : std::set<std::int64_t>{0, stages > 2 ? 1 : 0, stages - 1})
+    memory.push_back(memory_of_rank(model, plan, index));
+  return memory;
 }
 
 }  // namespace ringside::planning

@@ -59,4 +59,7 @@ RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::in
 // its copy takes on rank 0 while it is written. `more` are further bytes of each parameter.
 double checkpoint_bytes(const Model& model, const Types& types, double more = 0);
 
+// Of the first stage, one in the middle and the last.
+std::vector<RankMemory> memory_of_stages(const Model& model, const Plan& plan);
+
 }  // namespace ringside::planning
