@@ -30,6 +30,13 @@ extern const std::string ringside_binary;  // the path of the program under test
 
 using Variables = std::map<std::string, std::string>;
 
+// What an outer launcher tells a rank of a job on this machine.
+inline Variables rank_variables(int rank, int size, int port, const std::string& key = "a job") {
+  return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(size)},
+          {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)},
+          {"RINGSIDE_JOB_KEY", key},      {"RINGSIDE_CONNECT_TIMEOUT", "20"}};
+}
+
 struct Outcome {
   std::string out;
   std::string err;

@@ -205,7 +205,10 @@ void require_no_other_run(const fs::path& directory, const std::optional<SavedRu
        folder, known, advice);
 }
 
-SavedRun read_run(const fs::path& directory) {
+namespace {
+
+// The state file that the model in the directory names.
+fs::path state_file_in(const fs::path& directory) {
   const SafetensorsFile model(directory / "model.safetensors");
   const auto named = model.metadata().find(state_key);
   require(named != model.metadata().end(),
@@ -215,7 +218,10 @@ SavedRun read_run(const fs::path& directory) {
   require(is_state_name(named->second),
           "{} names {:.60} as its state file, but state files are called training-*.safetensors",
           (directory / "model.safetensors").string(), named->second);
-  const fs::path file = directory / named->second;
+  return directory / named->second;
+}
+
+SavedRun run_in(const fs::path& directory, const fs::path& file) {
   const SafetensorsFile state(file);
   try {
     SavedRun run = saved_run_from(state.metadata());
@@ -224,6 +230,21 @@ SavedRun read_run(const fs::path& directory) {
     return run;
   } catch (const Error& problem) {
     fail("{} is not a valid training state: {}", file.string(), problem.what());
+  }
+}
+
+}  // namespace
+
+SavedRun read_run(const fs::path& directory, const std::function<void(const SavedRun&)>& check) {
+  for (;;) {
+    const fs::path file = state_file_in(directory);
+    try {
+      SavedRun run = run_in(directory, file);
+      if (check) check(run);
+      return run;
+    } catch (const Error&) {
+      if (state_file_in(directory) == file) throw;
+    }
   }
 }
 

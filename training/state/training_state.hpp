@@ -60,8 +60,10 @@ void require_no_other_run(const std::filesystem::path& directory,
                           const std::optional<SavedRun>& resumed);
 
 // Reads the description of the run, but no tensors. Throws Error if there is no checkpoint, or only
-// a model.
-SavedRun read_run(const std::filesystem::path& directory);
+// a model. `check` may read the files and throw, too. If another process replaces the checkpoint
+// meanwhile, the new one is read and checked.
+SavedRun read_run(const std::filesystem::path& directory,
+                  const std::function<void(const SavedRun&)>& check = {});
 
 // Loads the optimizer's state and the step number into `trainer`. Its model must already have the
 // checkpoint's parameters (load_parameters). Every rank must call it. Throws Error if the state is

@@ -25,6 +25,7 @@
 #include "planning/plan.hpp"
 #include "training/elastic/membership.hpp"
 #include "training/interrupt.hpp"
+#include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::cli {
@@ -33,8 +34,20 @@ namespace {
 // A step and a checkpoint of a large model take minutes. Who cannot wait sends a second signal.
 constexpr Seconds time_to_save{600};
 
+// When ranks are started again, those of other hosts may be faster than the rank 0 before, which
+// still writes a checkpoint. With its successor in the group it has ended.
+void read_newest_checkpoint(TrainingPlan& plan) {
+  if (!plan.resumed) return;
+  training::SavedRun& run = *plan.resumed;
+  const training::SavedRun newest = training::read_run(run.directory);
+  run.step = newest.step;
+  run.file = newest.file;
+  if (run.checksums) run.checksums = newest.checksums;
+}
+
 void train_as_rank(TrainingPlan plan, const DeviceOption& device,
                    collectives::ProcessGroup& group) {
+  read_newest_checkpoint(plan);
   training::require_same_options(shared_options(plan, device), group);
   take_device(plan.device);
   join_device(device, plan.device, group);

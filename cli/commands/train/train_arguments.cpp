@@ -125,11 +125,20 @@ TrainerOptions options_of_resumed_run(const TrainArguments& args, TrainerOptions
   return options;
 }
 
+// One rank of each machine reads the files that the run starts from.
+void require_unchanged_files(const TrainArguments& args, const std::filesystem::path& directory,
+                             const std::vector<std::string>& more = {}) {
+  if (!args.accept_changes && !another_rank_reports())
+    transformer::require_unchanged(directory, more);
+}
+
 // Takes over the saved run. Refuses what a run cannot change; print_header() lists the changes.
 void resume(const TrainArguments& args, TrainingPlan& plan) {
   if (args.init)
     throw UsageError("--resume continues a run and --init starts one: choose one of them");
-  plan.resumed = training::read_run(*args.resume);
+  plan.resumed = training::read_run(*args.resume, [&](const training::SavedRun& run) {
+    require_unchanged_files(args, run.directory, {run.file.filename().string()});
+  });
   if (args.accept_changes) plan.resumed->checksums.reset();
   training::require_vocabulary_of(*plan.resumed, plan.vocabulary->fingerprint());
   if (plan.data.empty()) plan.data = plan.resumed->data;
@@ -150,16 +159,6 @@ void resume(const TrainArguments& args, TrainingPlan& plan) {
           plan.resumed->step);
 }
 
-// One rank of each machine reads the files that the run starts from.
-void require_unchanged_files(const TrainArguments& args) {
-  const auto& checkpoint = args.resume ? args.resume : args.init;
-  if (!checkpoint || args.accept_changes || another_rank_reports()) return;
-  transformer::require_unchanged(
-      *checkpoint, args.resume
-                       ? std::vector{training::read_run(*args.resume).file.filename().string()}
-                       : std::vector<std::string>());
-}
-
 // The model and the training options.
 void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
   plan.vocabulary = vocabulary_from(args);
@@ -169,10 +168,10 @@ void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
                     : names_sizes(args) ? "custom"
                                         : args.model.value_or("tiny");
   plan.init = args.init ? *args.init : args.resume.value_or("");
-  require_unchanged_files(args);
   if (args.resume) {
     resume(args, plan);
   } else {
+    if (args.init) require_unchanged_files(args, *args.init);
     plan.options = options_of_new_run(args, plan.config, plan.data_ranks(ranks));
     plan.dtype = autograd::dtype_named(args.dtype.value_or("fp32"));
   }

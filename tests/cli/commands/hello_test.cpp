@@ -13,12 +13,6 @@ using namespace ringside::testing;
 
 namespace {
 
-Variables rank_variables(int rank, int size, std::uint16_t port, const std::string& key = "hello") {
-  return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(size)},
-          {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)},
-          {"RINGSIDE_JOB_KEY", key},      {"RINGSIDE_CONNECT_TIMEOUT", "20"}};
-}
-
 std::unique_ptr<Program> hello(const Variables& variables) {
   return std::make_unique<Program>(std::vector<std::string>{ringside_binary, "hello"}, variables);
 }

@@ -437,6 +437,27 @@ TEST_CASE("a process that is killed while saving leaves a complete checkpoint") 
   CHECK(names_in(directory.path()).size() == 3);  // partial files of killed processes are deleted
 }
 
+TEST_CASE("a checkpoint that is replaced while it is read is read again") {
+  TemporaryDirectory directory;
+  Run run;
+  run.trainer.run(2);
+  save_run(directory.path(), run.model, run.trainer);
+  std::vector<std::int64_t> steps;
+  const SavedRun found = read_run(directory.path(), [&](const SavedRun& saved) {
+    steps.push_back(saved.step);
+    if (steps.size() == 1) {
+      run.trainer.run(4);
+      save_run(directory.path(), run.model, run.trainer);
+    }
+    const SafetensorsFile state(saved.file);  // throws if it was deleted
+  });
+  CHECK(steps == std::vector<std::int64_t>{2, 4});
+  CHECK(found.step == 4);
+  CHECK(error_of([&] {
+          read_run(directory.path(), [](const SavedRun&) { fail("it is damaged"); });
+        }) == "it is damaged");
+}
+
 TEST_CASE("a checkpoint that was changed or does not fit the run is refused") {
   TemporaryDirectory directory;
   Run run;

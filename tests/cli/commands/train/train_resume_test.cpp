@@ -12,6 +12,7 @@
 
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/collectives/worlds.hpp"
 #include "training/state/training_state.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 
@@ -155,6 +156,40 @@ TEST_CASE("a run that is killed while it writes a checkpoint resumes from the on
     CHECK(resumed.err == "");
     CHECK(contains(resumed.out, fmt::format("resumed  after step {}\n", step)));
   }
+}
+
+namespace {
+
+// Whether the process has begun to join the others. It has read the checkpoint by then.
+bool joins(pid_t process) {
+  std::error_code ignored;
+  for (const auto& open :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process), ignored))
+    if (std::filesystem::read_symlink(open, ignored) == "anon_inode:[eventpoll]") return true;
+  return false;
+}
+
+}  // namespace
+
+// Ranks of other hosts, started again, may come before the old rank 0 has saved and ended.
+TEST_CASE("ranks that wait for rank 0 resume from the checkpoint that is there when it comes") {
+  const Training training({"--steps", "6"});
+  const std::string folder = training.path("model").string();
+  REQUIRE(training.run({"--save", folder, "--stop-at", "2"}).exit_code == 0);
+  const Command resume{ringside_binary, "train", "--data",   training.path("text.txt").string(),
+                       "--threads",     "1",     "--resume", folder};
+  const int port = tests::free_port();
+  Program rank_1(resume, rank_variables(1, 2, port));
+  REQUIRE(eventually([&] { return joins(rank_1.pid()); }));
+  Command to_step_4 = resume;
+  to_step_4.insert(to_step_4.end(), {"--stop-at", "4"});
+  REQUIRE(run_program(to_step_4).exit_code == 0);
+  const Outcome rank_0 = run_program(resume, rank_variables(0, 2, port)), other = rank_1.wait();
+  CHECK(rank_0.err == "");
+  CHECK(contains(rank_0.out, "resumed  after step 4\n"));
+  CHECK(rank_0.exit_code == 0);
+  CHECK(other.err == "");
+  CHECK(other.exit_code == 0);
 }
 
 TEST_CASE("a resumed run prints changed options and refuses some changes") {
