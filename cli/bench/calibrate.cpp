@@ -14,7 +14,9 @@
 namespace ringside::cli {
 namespace {
 
+using collectives::Algorithm;
 using collectives::Collective;
+using collectives::Correction;
 using collectives::CostParameters;
 using collectives::DataType;
 using collectives::MachineCosts;
@@ -28,8 +30,8 @@ int cores_here() {
 }
 
 // A measured buffer may be a little smaller than requested: it must divide by the number of ranks.
-double seconds_of(const Json& rows, const std::string& backend, int ranks, const char* algorithm,
-                  std::uint64_t bytes) {
+double seconds_of(const Json& rows, const std::string& backend, int ranks,
+                  std::string_view algorithm, std::uint64_t bytes) {
   for (const Json& row : rows) {
     const double measured = row.at("bytes").get<double>(), wanted = static_cast<double>(bytes);
     if (row.at("backend") == backend && row.at("ranks") == ranks &&
@@ -53,31 +55,58 @@ void add_selection(Table& table, const std::string& transport, Collective collec
   }
 }
 
-}  // namespace
-
-void set_up_calibration(BenchOptions& options) {
-  const int crowd = options.ranks.empty()
-                        ? std::clamp(3 * cores_here(), 4, most_ranks)
-                        : *std::max_element(options.ranks.begin(), options.ranks.end());
-  if (crowd < 3)
-    throw UsageError(
-        "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
+// What both kinds of calibration have in common.
+void set_up(BenchOptions& options) {
   for (const auto& name : options.backends)
     if (name != "tcp" && name != "shm" && name != "threads")
       throw UsageError(
           fmt::format("--calibrate is for tcp, shm and threads, not for {}: a library selects its "
                       "algorithms itself",
                       name));
+  options.type = DataType::fp32;
+  options.limits = false;
+  options.repeat = options.repeat.value_or(28);
+  options.quantile = 0.25;  // disturbances make samples slower, never faster
+}
+
+// More ranks than cores.
+int crowd_here() {
+  return std::clamp(3 * cores_here(), 4, most_ranks);
+}
+
+}  // namespace
+
+void set_up_calibration(BenchOptions& options) {
+  const int crowd = options.ranks.empty()
+                        ? crowd_here()
+                        : *std::max_element(options.ranks.begin(), options.ranks.end());
+  if (crowd < 3)
+    throw UsageError(
+        "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
+  set_up(options);
   options.collective = Collective::all_gather;
   options.algorithms = {"ring", "direct"};
-  options.type = DataType::fp32;
   options.ranks = {2, crowd};
   options.bytes = {few};
   options.bytes.insert(options.bytes.end(), std::begin(MachineCosts::lengths),
                        std::end(MachineCosts::lengths));
-  options.limits = false;
-  options.repeat = options.repeat.value_or(28);
-  options.quantile = 0.25;  // disturbances make samples slower, never faster
+}
+
+void set_up_corrections(BenchOptions& options, Collective collective) {
+  set_up(options);
+  options.collective = collective;
+  options.algorithms.clear();
+  for (const Algorithm& algorithm : collectives::all_algorithms())
+    if (algorithm.collective == collective && !algorithm.cautionary)
+      options.algorithms.emplace_back(algorithm.name);
+  if (options.algorithms.size() < 2)
+    throw UsageError(
+        fmt::format("{} has one algorithm: there is nothing to calibrate", name_of(collective)));
+  if (options.ranks.empty()) {
+    const std::set<int> ranks{2, 3, 4, crowd_here()};
+    options.ranks.assign(ranks.begin(), ranks.end());
+  }
+  options.bytes.assign(std::begin(Correction::lengths), std::end(Correction::lengths));
 }
 
 std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options, const Json& rows,
@@ -104,6 +133,52 @@ std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options,
     found[backend] = costs;
   }
   return found;
+}
+
+std::map<std::string, MachineCosts> corrected_by_rows(const BenchOptions& options,
+                                                      const Json& rows) {
+  std::map<std::string, MachineCosts> found;
+  for (const auto& backend : options.backends) {
+    MachineCosts costs = collectives::costs_here(backend);
+    for (const int ranks : options.ranks)
+      for (const auto& name : options.algorithms) {
+        const Algorithm& algorithm = collectives::find_algorithm(options.collective, name);
+        Correction now{.algorithm = number_of(algorithm),
+                       .ranks = static_cast<std::uint64_t>(ranks)};
+        for (std::size_t i = 0; i < std::size(now.factors); ++i) {
+          const std::uint64_t bytes = Correction::lengths[i];
+          now.factors[i] = std::clamp(seconds_of(rows, backend, ranks, name, bytes) /
+                                          cost_of(algorithm, ranks, bytes, costs.at(bytes)).seconds,
+                                      0.01, 100.0);
+        }
+        std::erase_if(costs.corrections, [&](const Correction& before) {
+          return before.algorithm == now.algorithm && before.ranks == now.ranks;
+        });
+        costs.corrections.push_back(now);
+      }
+    found[backend] = costs;
+  }
+  return found;
+}
+
+std::string corrections_report(const BenchOptions& options,
+                               const std::map<std::string, MachineCosts>& costs) {
+  std::string report =
+      fmt::format("Measured time of {} / the time by the model:\n", name_of(options.collective));
+  for (const auto& [transport, c] : costs)
+    for (const int ranks : options.ranks) {
+      Table table{{words(fmt::format("{}, {} ranks", transport, ranks), "", 18)}};
+      for (const std::uint64_t bytes : Correction::lengths)
+        table.head.push_back(number(bytes_to_text(bytes), "", fixed(2), 6));
+      for (const auto& name : options.algorithms) {
+        const Algorithm& algorithm = collectives::find_algorithm(options.collective, name);
+        std::vector<Cell>& cells = table.rows.emplace_back(std::vector<Cell>{name});
+        for (const std::uint64_t bytes : Correction::lengths)
+          cells.push_back(c.correction(algorithm, ranks, bytes));
+      }
+      report += "\n" + table.text();
+    }
+  return report;
 }
 
 std::string calibration_report(const std::map<std::string, MachineCosts>& costs, int ranks) {

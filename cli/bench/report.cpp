@@ -66,7 +66,7 @@ Table bench_table(const std::vector<BenchRow>& rows) {
                        only_in_json("op"), only_in_json("queued"), only_in_json("in_place"),
                        number("size (B)", "bytes", {}, 9), words("backend", "backend", 8),
                        words("algorithm", "algorithm", 18), only_in_json("selected"),
-                       number("time (us)", "time_us", time_text, 9),
+                       number("time (us)", "time_us", time_text, 9), only_in_json("predicted_us"),
                        number("algbw", "algbw_gbps", figure(3, 6), 6),
                        number("busbw", "busbw_gbps", figure(3, 6), 6),
                        number("bare", "limit_gbps", figure(3, 6), 6),
@@ -81,8 +81,8 @@ Table bench_table(const std::vector<BenchRow>& rows) {
     table.rows.push_back({name_of(call.collective), row.ranks, name_of(call.type),
                           collectives::reduces(call.collective) ? name_of(call.reduce) : "none",
                           row.queued, row.in_place, bytes, row.backend, algorithm_text(row),
-                          row.selected, row.seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps,
-                          ratio, row.wrong});
+                          row.selected, row.seconds * 1e6, row.predicted_seconds * 1e6, algbw,
+                          row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
   }
   return table;
 }
@@ -153,7 +153,7 @@ std::string selection_in_words(const Json& rows) {
     if (row.at("algorithm") == times.selected) times.of_selected = std::min(times.of_selected, us);
     if (!row.at("selected")) times.has_others = true;
   }
-  int all = 0, near_the_best = 0;
+  int all = 0, near_the_best = 0, predicted = 0, near_the_prediction = 0;
   double worst = 0;
   std::string where;
   for (const auto& [cell, times] : cells) {
@@ -167,10 +167,17 @@ std::string selection_in_words(const Json& rows) {
                         std::get<2>(cell));
   }
   if (all == 0) return "";
+  for (const Json& row : rows) {
+    const double us = row.at("predicted_us");
+    if (us == 0) continue;
+    ++predicted;
+    near_the_prediction += std::abs(us / row.at("time_us").get<double>() - 1) <= 0.15 ? 1 : 0;
+  }
   return fmt::format(
       "auto: within 10 % of the fastest algorithm in {} of {}\nat worst {:.2f} times its time: "
-      "{}\n",
-      near_the_best, counted(all, "cell"), worst, where);
+      "{}\nthe cost model: within 15 % of the measured time in {} of {}\n",
+      near_the_best, counted(all, "cell"), worst, where, near_the_prediction,
+      counted(predicted, "row"));
 }
 
 }  // namespace ringside::cli

@@ -18,7 +18,8 @@ struct BenchRow {
   bool ours = false;      // it runs one of our algorithms
   bool selected = false;  // which was not named, but selected
   double seconds = 0;
-  double busbw_gbps = 0;  // 10^9 bytes per second, like all bandwidths here
+  double predicted_seconds = 0;  // by the cost model, of our algorithms; 0: not known
+  double busbw_gbps = 0;         // 10^9 bytes per second, like all bandwidths here
   double limit_gbps = 0;  // the busbw of the machine's limit; 0: there is no comparable limit
   std::int64_t wrong = 0;
   int queued = 0;  // calls that queue up on a GPU (BenchOptions)

@@ -132,6 +132,16 @@ class Bench {
     return algorithm;
   }
 
+  double predicted_seconds(const Contender& contender, const Call& call) const {
+    if (!contender.ours() || contender.backend->device() || layout_.in_job.rank != 0) return 0;
+    const auto& algorithm = *collectives::algorithm_numbered(call.algorithm);
+    const int ranks = layout_.in_set.size;
+    const std::uint64_t bytes = call.count * size_of(call.type);
+    const auto costs = collectives::costs_here(contender.name, link_);
+    return cost_of(algorithm, ranks, bytes, costs.at(bytes)).seconds *
+           costs.correction(algorithm, ranks, bytes);
+  }
+
   std::string_view algorithm_on_device(const Contender& contender, const Call& call) const {
     const bool has_a_gpu_each = collectives::cuda::device_count() >= layout_.in_set.size;
     if (call.collective == Collective::all_reduce)
@@ -200,6 +210,7 @@ class Bench {
       row.ours = contender.ours();
       row.selected = row.ours && contender.algorithm == "auto";
       row.seconds = figures[i].seconds;
+      row.predicted_seconds = predicted_seconds(contender, calls[i]);
       row.busbw_gbps = bandwidth_gbps(figures[i]);
       for (std::size_t j = 0; j < contenders_.size(); ++j)
         if (!contenders_[j].backend && contenders_[j].limit == contender.limit)

@@ -77,7 +77,8 @@ const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
       kind.size_class == 0 ? 0 : (std::uint64_t{3} << (kind.size_class - 1)) / 2;
   std::vector<double> seconds;
   for (const Algorithm* candidate : candidates)
-    seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds);
+    seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds *
+                      costs_->correction(*candidate, kind.size, middle));
   const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * tolerance;
   const auto first =
       std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= good_enough; });

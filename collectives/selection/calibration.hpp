@@ -6,7 +6,10 @@
 //     {"transport": "tcp", "host": "lab3", "cores": 2,
 //      "alpha_us": 24.1, "turn_us": 6.2, "overhead_us": 5.1,
 //      "buffer_bytes": [64000, 1000000, 16000000], "beta_ns_per_byte": [0.1, 0.2, 0.4],
-//      "copy_ns_per_byte": [...], "gamma_ns_per_byte": [...]}
+//      "copy_ns_per_byte": [...], "gamma_ns_per_byte": [...],
+//      "corrected_bytes": [1000, ...],
+//      "corrections": [{"collective": "all_reduce", "algorithm": "ring", "ranks": 4,
+//                       "measured_over_walked": [1.2, ...]}]}
 #pragma once
 
 #include <map>
@@ -29,7 +32,8 @@ MachineCosts built_in_costs(std::string_view transport);
 
 // The measured costs of this machine, otherwise the built-in ones. A file with invalid content
 // counts as missing; the process warns about it once. Behind an emulated link, each message costs
-// its latency more, and each byte its rate. `hosts` such machines share the ranks.
+// its latency more, and each byte its rate. `hosts` such machines share the ranks. Corrections are
+// for one machine without such a link.
 MachineCosts costs_here(std::string_view transport, const std::optional<Link>& link = {},
                         int hosts = 1);
 

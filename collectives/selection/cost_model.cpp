@@ -216,27 +216,43 @@ class Walk {
   std::vector<RankWalk> ranks_;
 };
 
+// A place between two of some lengths, on a logarithmic scale; at either end for bytes beyond it.
+struct Between {
+  template <std::size_t n>
+  Between(const std::uint64_t (&lengths)[n], std::uint64_t buffer_bytes) {
+    const auto log_of = [](std::uint64_t bytes) { return std::log(static_cast<double>(bytes)); };
+    const std::uint64_t bytes = std::clamp(buffer_bytes, lengths[0], lengths[n - 1]);
+    while (low + 2 < n && bytes > lengths[low + 1]) ++low;
+    share =
+        (log_of(bytes) - log_of(lengths[low])) / (log_of(lengths[low + 1]) - log_of(lengths[low]));
+  }
+  double of(double at_low, double at_high) const { return (1 - share) * at_low + share * at_high; }
+
+  std::size_t low = 0;
+  double share = 0;  // of the value at low + 1
+};
+
 }  // namespace
 
 CostParameters MachineCosts::at(std::uint64_t buffer_bytes) const {
-  constexpr int last = std::size(lengths) - 1;
-  const double bytes =
-      std::clamp(static_cast<double>(buffer_bytes), static_cast<double>(lengths[0]),
-                 static_cast<double>(lengths[last]));
-  int i = 0;
-  while (i + 2 <= last && bytes > static_cast<double>(lengths[i + 1])) ++i;
-  const double low = std::log(static_cast<double>(lengths[i])),
-               high = std::log(static_cast<double>(lengths[i + 1]));
-  const double share = (std::log(bytes) - low) / (high - low);
-  const auto between = [&](double PerByte::*value) {
-    return (1 - share) * per_byte[i].*value + share * per_byte[i + 1].*value;
-  };
-
+  const Between place(lengths, buffer_bytes);
+  const PerByte &low = per_byte[place.low], &high = per_byte[place.low + 1];
   CostParameters costs = common;
-  costs.beta = between(&PerByte::beta);
-  costs.copy = between(&PerByte::copy);
-  costs.gamma = between(&PerByte::gamma);
+  costs.beta = place.of(low.beta, high.beta);
+  costs.copy = place.of(low.copy, high.copy);
+  costs.gamma = place.of(low.gamma, high.gamma);
   return costs;
+}
+
+double MachineCosts::correction(const Algorithm& algorithm, int ranks,
+                                std::uint64_t buffer_bytes) const {
+  for (const Correction& each : corrections) {
+    if (each.algorithm != number_of(algorithm) || each.ranks != static_cast<std::uint64_t>(ranks))
+      continue;
+    const Between place(Correction::lengths, buffer_bytes);
+    return place.of(each.factors[place.low], each.factors[place.low + 1]);
+  }
+  return 1;
 }
 
 Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks,

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/file_descriptor.hpp"
+#include "base/text/words.hpp"
 #include "cli/bench/calibrate.hpp"
 #include "cli/bench/report.hpp"
 #include "cli/bench/run.hpp"
@@ -62,9 +63,10 @@ BenchOptions options_from(const BenchArguments& args) {
   BenchOptions options = args.options;
   if (const auto link = collectives::link_from_environment()) set_up_link(options, *link, args);
   if (args.calibrate) {
-    if (!args.collective.empty())
-      throw UsageError("--calibrate measures what it needs: leave out " + args.collective);
-    set_up_calibration(options);
+    if (args.collective.empty())
+      set_up_calibration(options);
+    else
+      set_up_corrections(options, collectives::collective_named(args.collective));
     return options;
   }
   if (options.ranks.empty()) options.ranks = {2, 4};
@@ -157,6 +159,17 @@ void write_machine(const std::string& path,
   write_json_file(path, file);
 }
 
+void finish_corrections(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
+  const auto costs = corrected_by_rows(options, rows);
+  collectives::keep_calibration(costs);
+  fmt::print(file_beside(args.json),
+             "{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms of {} by it.\nThe next "
+             "bench --calibrate measures the model anew and forgets it.\n",
+             corrections_report(options, costs), collectives::calibration_file().string(),
+             args.collective);
+  if (!args.json.empty()) write_json_file(args.json, rows);
+}
+
 void finish_calibration(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
   const auto costs = costs_from_rows(options, rows, collectives::measure_adding());
   collectives::keep_calibration(costs);
@@ -180,8 +193,10 @@ void bench(const BenchArguments& args) {
   const BenchOptions options = options_from(args);
   if (is_bench_process()) return take_part(args, options);
   if (args.calibrate) {
-    fmt::print(file_beside(args.json), "Measuring {} with 2 and {} ranks on {} cores ...\n\n",
-               fmt::join(options.backends, ", "), options.ranks.back(),
+    std::vector<std::string> numbers;
+    for (const int ranks : options.ranks) numbers.push_back(std::to_string(ranks));
+    fmt::print(file_beside(args.json), "Measuring {} with {} ranks on {} cores ...\n\n",
+               fmt::join(options.backends, ", "), enumerate(numbers),
                std::thread::hardware_concurrency());
     std::fflush(nullptr);
   }
@@ -191,6 +206,7 @@ void bench(const BenchArguments& args) {
     if (!args.json.empty() && !is_stdout(args.json)) write_json_file(args.json, rows);
     for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
   }
+  if (args.calibrate && !args.collective.empty()) return finish_corrections(args, options, rows);
   if (args.calibrate) return finish_calibration(args, options, rows);
   write_figures(args, rows);
   const auto wrong =
@@ -199,8 +215,8 @@ void bench(const BenchArguments& args) {
 }
 
 void run(const BenchArguments& args) {
-  if (!args.machine.empty() && !args.calibrate)
-    throw UsageError("--machine writes what --calibrate measures: add --calibrate");
+  if (!args.machine.empty() && (!args.calibrate || !args.collective.empty()))
+    throw UsageError("--machine writes what bench --calibrate measures, without a collective");
   if (args.collective.empty() && !args.calibrate)
     throw UsageError(
         "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
@@ -229,7 +245,8 @@ void add_bench_command(CLI::App& app) {
   option.flag("--calibrate", args.calibrate,
               "Measure the costs of messages, sums and matrix products on this machine and save "
               "them: our backends select their algorithms by them, and training the library of "
-              "each kind of product");
+              "each kind of product. With COLLECTIVE: measure its algorithms afterwards, to "
+              "correct what the model of these costs misses");
   option("--machine FILE", args.machine,
          "With --calibrate: describe this machine, for account --machine and simulate --topology");
   option("-n,--ranks N,...", options.ranks, "Numbers of ranks, measured in this order [2,4]",

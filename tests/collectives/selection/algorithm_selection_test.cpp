@@ -1,6 +1,12 @@
 // Which algorithm a call selects.
 #include "collectives/selection/algorithm_selection.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
@@ -95,6 +101,54 @@ TEST_CASE("costlier messages move the change of the selection to larger buffers"
   };
   CHECK(turning_point(1e3) < turning_point(1e5));
   CHECK(turning_point(1e5) < turning_point(1e7));
+}
+
+namespace {
+
+// A machine on which the ring takes 100 times as long as by the model.
+MachineCosts with_slow_ring(int ranks) {
+  MachineCosts costs = network(1);
+  Correction& slow = costs.corrections.emplace_back();
+  slow.algorithm = number_of(find_algorithm(Collective::all_reduce, "ring"));
+  slow.ranks = static_cast<std::uint64_t>(ranks);
+  std::fill(std::begin(slow.factors), std::end(slow.factors), 100);
+  return costs;
+}
+
+}  // namespace
+
+TEST_CASE("an algorithm is not selected where it was measured to be slower than by the model") {
+  const auto name = [](const MachineCosts& costs, int ranks) {
+    return by(costs).choose(Collective::all_reduce, 10'000'000, DataType::fp32, ranks).name;
+  };
+  CHECK(name(network(1), 4) == "ring");
+  CHECK(name(with_slow_ring(4), 4) != "ring");
+  CHECK(name(with_slow_ring(4), 3) == "ring");
+}
+
+TEST_CASE("all ranks select by the corrections of rank 0") {
+  for (const char* transport : {"tcp", "shm"})
+    for (const int size : {2, 3, 4}) {
+      CAPTURE(transport);
+      CAPTURE(size);
+      const auto port = free_port();
+      std::vector<std::string> names(static_cast<std::size_t>(size));
+      const auto outcomes = on_threads(size, [&](int rank) {
+        GroupOptions options;
+        options.algorithms = by(rank == 0 ? with_slow_ring(size) : network(1));
+        ProcessGroup group = ProcessGroup::over(transport, rank_info_of(rank, size, port), options);
+        std::vector<float> values(100'000, static_cast<float>(rank + 1));
+        group.all_reduce(std::span(values));
+        CHECK(values[99'999] == static_cast<float>(size * (size + 1) / 2));
+        names[static_cast<std::size_t>(rank)] =
+            group.algorithm_for(Collective::all_reduce, values.size(), DataType::fp32).name;
+      });
+      for (const auto& outcome : outcomes) CHECK(outcome == "");
+      for (const auto& name : names) {
+        CHECK(name != "ring");
+        CHECK(name == names[0]);
+      }
+    }
 }
 
 TEST_CASE("an all-to-all takes few messages for short blocks, and direct ones for unequal blocks") {

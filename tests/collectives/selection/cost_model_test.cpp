@@ -200,6 +200,19 @@ TEST_CASE("costs per byte are interpolated between the measured lengths") {
   CHECK(machine.at(0).alpha == 5);
 }
 
+TEST_CASE("a correction is for one algorithm and number of ranks, and interpolated by length") {
+  const Algorithm &ring = find_algorithm(Collective::all_reduce, "ring"),
+                  &two_shot = find_algorithm(Collective::all_reduce, "two_shot");
+  MachineCosts machine;
+  machine.corrections = {{number_of(ring), 4, {2, 4, 1, 1, 1, 3, 5}}};
+  CHECK(machine.correction(ring, 4, 10) == 2);
+  CHECK(machine.correction(ring, 4, 8000) == about(4));
+  CHECK(machine.correction(ring, 4, 8'000'000) == about(4));  // half way from 4 MB to 16 MB
+  CHECK(machine.correction(ring, 4, 1'000'000'000) == 5);
+  CHECK(machine.correction(ring, 3, 10) == 1);
+  CHECK(machine.correction(two_shot, 4, 10) == 1);
+}
+
 TEST_CASE("the cost of all algorithms for 64 ranks takes seconds of a processor at most") {
   CostParameters sliced{
       .alpha = 2e-5, .beta = 1e-10, .gamma = 1e-11, .overhead = 5e-6, .slice_bytes = 262144};
