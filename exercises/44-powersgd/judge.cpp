@@ -17,187 +17,14 @@
 
 #include "autograd/nn/module.hpp"
 #include "collectives/execution/traffic.hpp"
+#include "exercises/44-powersgd/gradients.hpp"
 #include "exercises/44-powersgd/interface.hpp"
+#include "exercises/44-powersgd/matrices.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
 #include "exercises/judge/ddp/data_parallel.hpp"
 
-namespace ringside::exercises {
+namespace ringside::exercises::power_sgd {
 namespace {
-
-using namespace autograd;
-
-// ---- Matrices ----
-
-struct Matrix {
-  std::size_t rows = 0, columns = 0;
-  std::vector<double> numbers;
-  Matrix(std::size_t its_rows, std::size_t its_columns)
-      : rows(its_rows), columns(its_columns), numbers(rows * columns) {}
-  double& at(std::size_t i, std::size_t j) { return numbers[i * columns + j]; }
-  double at(std::size_t i, std::size_t j) const { return numbers[i * columns + j]; }
-};
-
-Matrix product(const Matrix& a, const Matrix& b) {
-  Matrix c(a.rows, b.columns);
-  for (std::size_t i = 0; i < a.rows; ++i)
-    for (std::size_t k = 0; k < a.columns; ++k)
-      for (std::size_t j = 0; j < b.columns; ++j) c.at(i, j) += a.at(i, k) * b.at(k, j);
-  return c;
-}
-
-Matrix transposed(const Matrix& a) {
-  Matrix b(a.columns, a.rows);
-  for (std::size_t i = 0; i < a.rows; ++i)
-    for (std::size_t j = 0; j < a.columns; ++j) b.at(j, i) = a.at(i, j);
-  return b;
-}
-
-// a + factor b
-Matrix sum(Matrix a, const Matrix& b, double factor = 1) {
-  for (std::size_t i = 0; i < a.numbers.size(); ++i) a.numbers[i] += factor * b.numbers[i];
-  return a;
-}
-
-double dot(const Matrix& a, std::size_t i, const Matrix& b, std::size_t j) {
-  double result = 0;
-  for (std::size_t row = 0; row < a.rows; ++row) result += a.at(row, i) * b.at(row, j);
-  return result;
-}
-
-// At most `most` orthonormal columns that span the longest ones of `a`: Gram-Schmidt with pivots.
-Matrix basis_of(Matrix a, std::size_t most) {
-  Matrix found(a.rows, 0);
-  double longest = 0;
-  while (found.columns < most) {
-    std::size_t pivot = 0;
-    for (std::size_t j = 1; j < a.columns; ++j)
-      if (dot(a, j, a, j) > dot(a, pivot, a, pivot)) pivot = j;
-    const double length = std::sqrt(dot(a, pivot, a, pivot));
-    longest = std::max(longest, length);
-    if (!(length > 1e-10 * longest)) break;
-    Matrix more(a.rows, found.columns + 1);
-    for (std::size_t i = 0; i < a.rows; ++i) {
-      for (std::size_t j = 0; j < found.columns; ++j) more.at(i, j) = found.at(i, j);
-      more.at(i, found.columns) = a.at(i, pivot) / length;
-    }
-    found = std::move(more);
-    for (int pass = 0; pass < 2; ++pass)
-      a = sum(a, product(found, product(transposed(found), a)), -1);
-  }
-  return found;
-}
-
-Matrix projected(const Matrix& basis, const Matrix& m) {
-  return product(basis, product(transposed(basis), m));
-}
-
-bool near(double seen, double expected) {
-  return std::abs(seen - expected) <= 1e-8 * (1 + std::abs(expected));
-}
-
-bool near(const Matrix& seen, const Matrix& expected) {
-  return std::equal(seen.numbers.begin(), seen.numbers.end(), expected.numbers.begin(),
-                    [](double a, double b) { return near(a, b); });
-}
-
-// "first is 3 times the mean", or "first[0, 2] is 0.5, the mean has 1.5"; "" if they agree.
-std::string difference_from(const std::string& name, const Matrix& seen, const std::string& what,
-                            const Matrix& expected) {
-  if (near(seen, expected)) return "";
-  const auto largest =
-      std::max_element(expected.numbers.begin(), expected.numbers.end(),
-                       [](double a, double b) { return std::abs(a) < std::abs(b); });
-  const double factor =
-      seen.numbers[static_cast<std::size_t>(largest - expected.numbers.begin())] / *largest;
-  if (std::isfinite(factor) && factor != 0 && near(seen, sum(expected, expected, factor - 1)))
-    return fmt::format("{} is {:.4g} times {}", name, factor, what);
-  for (std::size_t i = 0; i < seen.rows; ++i)
-    for (std::size_t j = 0; j < seen.columns; ++j)
-      if (!near(seen.at(i, j), expected.at(i, j)))
-        return fmt::format("{}[{}, {}] is {:.6g}, {} has {:.6g}", name, i, j, seen.at(i, j), what,
-                           expected.at(i, j));
-  return "";
-}
-
-// ---- Parameters and their gradients ----
-
-constexpr std::size_t r = 2;
-
-struct Entry {
-  std::string name;
-  Shape shape;
-  bool is_matrix() const { return shape.size() > 1; }
-  std::size_t rows() const { return static_cast<std::size_t>(shape[0]); }
-  std::size_t columns() const { return static_cast<std::size_t>(elements_of(shape)) / rows(); }
-  std::size_t factors() const { return std::min({r, rows(), columns()}); }
-};
-
-constexpr std::size_t first = 0, second = 2;  // among the entries
-
-// Two matrices of one shape, one of three dimensions, one with a single row; and vectors between.
-std::vector<Entry> entries_of(std::uint64_t seed) {
-  const auto n = static_cast<std::int64_t>(9 + seed % 4),
-             m = static_cast<std::int64_t>(6 + (seed >> 8) % 3);
-  return {{"first", {n, m}},     {"norm", {m}},   {"second", {n, m}},
-          {"filter", {5, 2, 3}}, {"row", {1, 7}}, {"bias", {n}}};
-}
-
-class Parameters final : public Module {
- public:
-  explicit Parameters(const std::vector<Entry>& entries) {
-    for (const Entry& each : entries) tensors.push_back(Tensor::zeros(each.shape, DType::fp64));
-    for (std::size_t i = 0; i < entries.size(); ++i)
-      register_parameter(entries[i].name, tensors[i]);
-  }
-  std::vector<Tensor> tensors;
-};
-
-// What the mean of the gradients of matrices over ranks is. `thin`: of rank 1 or 2, though those of
-// single ranks are not.
-enum class Mean { full, thin, zero };
-
-struct Step {
-  Mean mean = Mean::full;
-  bool lacks_first = false;  // on all ranks
-};
-
-Matrix random_matrix(const Entry& entry, std::uint64_t seed, std::uint64_t which) {
-  Matrix numbers(entry.rows(), entry.columns());
-  const Tensor random = random_tensor(entry.shape, seed, which);
-  std::copy_n(random.data<double>(), numbers.numbers.size(), numbers.numbers.begin());
-  return numbers;
-}
-
-Matrix gradient_of(std::size_t i, const Step& step, std::size_t number, int rank, int world,
-                   std::uint64_t seed) {
-  const Entry entry = entries_of(seed)[i];
-  const auto of_rank = [&](int each) {
-    return random_matrix(entry, seed, (number * 16 + i) * 16 + static_cast<std::uint64_t>(each));
-  };
-  if (!entry.is_matrix() || step.mean == Mean::full) return of_rank(rank);
-  Matrix gradient(entry.rows(), entry.columns());
-  if (step.mean == Mean::zero) return gradient;
-  gradient = of_rank(rank);
-  for (int each = 0; each < world; ++each) gradient = sum(gradient, of_rank(each), -1.0 / world);
-  const std::size_t rank_of_mean = std::min<std::size_t>(entry.factors(), i == second ? 1 : 2);
-  for (std::size_t k = 0; k < rank_of_mean; ++k) {
-    const auto stream = (1 << 20) + (number * 16 + i) * 16 + 2 * k;
-    const Matrix u = random_matrix(entry, seed, stream), v = random_matrix(entry, seed, stream + 1);
-    for (std::size_t row = 0; row < gradient.rows; ++row)
-      for (std::size_t column = 0; column < gradient.columns; ++column)
-        gradient.at(row, column) += u.at(row, 0) * v.at(0, column);
-  }
-  return gradient;
-}
-
-Matrix mean_of(std::size_t i, const Step& step, std::size_t number, const Run& run) {
-  const Entry entry = entries_of(run.seed)[i];
-  Matrix mean(entry.rows(), entry.columns());
-  if (i == first && step.lacks_first) return mean;
-  for (int rank = 0; rank < run.world; ++rank)
-    mean = sum(mean, gradient_of(i, step, number, rank, run.world, run.seed), 1.0 / run.world);
-  return mean;
-}
 
 // ---- Steps ----
 
@@ -552,4 +379,4 @@ const Judge judge("44-powersgd", {{"orthonormal", collect_orthonormal, judge_ort
                                   {"bytes", collect_projection, judge_bytes}});
 
 }  // namespace
-}  // namespace ringside::exercises
+}  // namespace ringside::exercises::power_sgd
