@@ -34,9 +34,16 @@ bool contains(const Findings& findings, std::string_view sentence) {
 }
 
 TEST_CASE("every algorithm in the catalogue is right for 1 to 64 ranks and every root") {
+  // A sanitizer, which makes it 20 times slower, finds no more in the other roots of large worlds.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int every_root_up_to = 16;
+#else
+  constexpr int every_root_up_to = 64;
+#endif
   for (const Algorithm& algorithm : all_algorithms()) {
     for (int size = 1; size <= 64; ++size) {
-      for (int root = 0; root < (has_root(algorithm.collective) ? size : 1); ++root) {
+      const int roots = has_root(algorithm.collective) ? size : 1;
+      for (int root = 0; root < roots; root += size <= every_root_up_to ? 1 : (size - 1) / 2) {
         REQUIRE(text(verify(algorithm, size, root)) == text({}));
       }
     }
