@@ -9,6 +9,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "cli/bench/training/ddp_report.hpp"
 #include "cli/bench/training/strategies.hpp"
 #include "cli/command.hpp"
@@ -16,6 +17,7 @@
 #include "cli/pictures/median.hpp"
 #include "collectives/trace/trace_file.hpp"
 #include "collectives/work.hpp"
+#include "ddp/bucket_model.hpp"
 #include "parallel/gradient_hooks.hpp"
 #include "parallel/replicate.hpp"
 #include "parallel/tensor_collectives.hpp"
@@ -87,11 +89,11 @@ using AllReduces = std::vector<std::pair<double, double>>;  // bytes and seconds
 
 // All-reduces from the size of a small parameter to all gradients: the slowest rank's median. The
 // sizes take turns: a moment in which the machine is busy with something else lasts longer than
-// many small calls, and must not slow only them. Where it did all the same, so that the longest
-// calls were not slower than the shortest, there are more samples.
+// many small calls, and must not slow only them. Where it did all the same, so that the bucket
+// model finds no bandwidth, there are more samples.
 AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd::DType dtype,
                             autograd::Device device) {
-  constexpr int samples = 7, most_rounds = 5;
+  constexpr int samples = 7, most_rounds = 20;
   const auto element_bytes = static_cast<double>(size_of(dtype));
   std::vector<autograd::Tensor> tensors;
   for (const double bytes : {2e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6}) {
@@ -114,7 +116,11 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
     for (std::size_t t = 0; t < tensors.size(); ++t)
       result.emplace_back(static_cast<double>(tensors[t].elements()) * element_bytes,
                           over_ranks(median(seconds[t]), ReduceOp::max, group));
-    if (result.back().second > result.front().second) break;
+    try {
+      ddp::fit_bucket_model(result);
+      break;
+    } catch (const Error&) {  // which the caller sees, if it stays so
+    }
   }
   return result;
 }
