@@ -96,9 +96,8 @@ void set_up_corrections(BenchOptions& options, Collective collective) {
   set_up(options);
   options.collective = collective;
   options.algorithms.clear();
-  for (const Algorithm& algorithm : collectives::all_algorithms())
-    if (algorithm.collective == collective && !algorithm.cautionary)
-      options.algorithms.emplace_back(algorithm.name);
+  for (const Algorithm* algorithm : collectives::algorithms_to_select(collective))
+    options.algorithms.emplace_back(algorithm->name);
   if (options.algorithms.size() < 2)
     throw UsageError(
         fmt::format("{} has one algorithm: there is nothing to calibrate", name_of(collective)));

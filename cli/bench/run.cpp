@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/ports/listening_port.hpp"
 #include "cli/bench/contender.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 using collectives::Call;
 using collectives::Collective;
+using collectives::MachineCosts;
 using collectives::ProcessGroup;
 using collectives::RankInfo;
 using collectives::ReduceOp;
@@ -124,7 +126,7 @@ class Bench {
     std::uint8_t algorithm = 0;
     if (all_processes_.rank() == 0) {
       auto selection = collectives::group_options_from_environment().algorithms;
-      selection.set_costs(collectives::costs_here(contender.name, link_));
+      selection.set_costs(costs_over(contender.name));
       algorithm =
           number_of(selection.choose(call.collective, call.count, call.type, layout_.in_set.size));
     }
@@ -132,14 +134,17 @@ class Bench {
     return algorithm;
   }
 
-  double predicted_seconds(const Contender& contender, const Call& call) const {
+  const MachineCosts& costs_over(const std::string& transport) {
+    const auto [found, is_new] = costs_.try_emplace(transport);
+    if (is_new) found->second = collectives::costs_here(transport, link_);
+    return found->second;
+  }
+
+  double predicted_seconds(const Contender& contender, const Call& call) {
     if (!contender.ours() || contender.backend->device() || layout_.in_job.rank != 0) return 0;
-    const auto& algorithm = *collectives::algorithm_numbered(call.algorithm);
-    const int ranks = layout_.in_set.size;
-    const std::uint64_t bytes = call.count * size_of(call.type);
-    const auto costs = collectives::costs_here(contender.name, link_);
-    return cost_of(algorithm, ranks, bytes, costs.at(bytes)).seconds *
-           costs.correction(algorithm, ranks, bytes);
+    return costs_over(contender.name)
+        .seconds_of(*collectives::algorithm_numbered(call.algorithm), layout_.in_set.size,
+                    call.count * size_of(call.type));
   }
 
   std::string_view algorithm_on_device(const Contender& contender, const Call& call) const {
@@ -193,8 +198,7 @@ class Bench {
     return {slowest, wrong};
   }
 
-  std::vector<BenchRow> rows(const std::vector<Call>& calls,
-                             const std::vector<Figure>& figures) const {
+  std::vector<BenchRow> rows(const std::vector<Call>& calls, const std::vector<Figure>& figures) {
     const auto bandwidth_gbps = [&](const Figure& figure) {
       return bus_bandwidth(calls.front(), layout_.in_set.size, figure.seconds) * 1e-9;
     };
@@ -224,6 +228,7 @@ class Bench {
   const BenchOptions& options_;
   const ProcessLayout& layout_;
   const std::optional<collectives::Link> link_ = collectives::link_from_environment();
+  std::map<std::string, MachineCosts> costs_;  // by transport; see costs_over()
   ProcessGroup all_processes_;
   std::vector<Contender> contenders_;
 };

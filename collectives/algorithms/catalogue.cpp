@@ -95,6 +95,13 @@ Collective collective_named(std::string_view name) {
        fmt::join(names, ", "));
 }
 
+std::vector<const Algorithm*> algorithms_to_select(Collective collective) {
+  std::vector<const Algorithm*> found;
+  for (const Algorithm& algorithm : all_algorithms())
+    if (algorithm.collective == collective && !algorithm.cautionary) found.push_back(&algorithm);
+  return found;
+}
+
 const Algorithm& find_algorithm(Collective collective, std::string_view name) {
   std::vector<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {

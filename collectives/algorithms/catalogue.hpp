@@ -46,6 +46,9 @@ struct Algorithm {
 // default.
 const std::vector<Algorithm>& all_algorithms();
 
+// Those of a collective that are not cautionary, its default first.
+std::vector<const Algorithm*> algorithms_to_select(Collective collective);
+
 // The algorithm of that name for `collective`; the default if the name is empty. Throws Error with
 // a list of those that exist.
 const Algorithm& find_algorithm(Collective collective, std::string_view name = "");

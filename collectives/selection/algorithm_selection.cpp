@@ -67,18 +67,14 @@ bool AlgorithmSelection::may_announce(const Kind& kind) const {
 
 const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
   if (may_announce(kind)) return find_algorithm(kind.collective, "one_shot");
-  std::vector<const Algorithm*> candidates;
-  for (const Algorithm& algorithm : all_algorithms())
-    if (algorithm.collective == kind.collective && !algorithm.cautionary)
-      candidates.push_back(&algorithm);
+  const std::vector<const Algorithm*> candidates = algorithms_to_select(kind.collective);
   if (candidates.size() == 1) return *candidates.front();
 
   const std::uint64_t middle =
       kind.size_class == 0 ? 0 : (std::uint64_t{3} << (kind.size_class - 1)) / 2;
   std::vector<double> seconds;
   for (const Algorithm* candidate : candidates)
-    seconds.push_back(cost_of(*candidate, kind.size, middle, costs_->at(middle)).seconds *
-                      costs_->correction(*candidate, kind.size, middle));
+    seconds.push_back(costs_->seconds_of(*candidate, kind.size, middle));
   const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * tolerance;
   const auto first =
       std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= good_enough; });

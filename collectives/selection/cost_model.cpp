@@ -266,4 +266,10 @@ Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
   return cost_of(schedules, Chunks::even(bytes, schedules[0].chunks), 1, parameters);
 }
 
+double MachineCosts::seconds_of(const Algorithm& algorithm, int ranks,
+                                std::uint64_t buffer_bytes) const {
+  return cost_of(algorithm, ranks, buffer_bytes, at(buffer_bytes)).seconds *
+         correction(algorithm, ranks, buffer_bytes);
+}
+
 }  // namespace ringside::collectives

@@ -87,6 +87,8 @@ struct MachineCosts {
   CostParameters at(std::uint64_t buffer_bytes) const;
   // The factor for a call, interpolated likewise; 1 if it was not measured.
   double correction(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
+  // How long a call takes here: the walk, corrected.
+  double seconds_of(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
   bool operator==(const MachineCosts&) const = default;
 };
 

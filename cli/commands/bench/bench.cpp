@@ -216,7 +216,9 @@ void bench(const BenchArguments& args) {
 
 void run(const BenchArguments& args) {
   if (!args.machine.empty() && (!args.calibrate || !args.collective.empty()))
-    throw UsageError("--machine writes what bench --calibrate measures, without a collective");
+    throw UsageError(
+        "--machine writes what --calibrate measures without a collective: bench --calibrate "
+        "--machine FILE");
   if (args.collective.empty() && !args.calibrate)
     throw UsageError(
         "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
