@@ -65,7 +65,9 @@ struct BenchOptions {
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
   double quantile = 0.5;      // the quantile of the samples that becomes the figure
-  std::optional<int> repeat;  // samples of each figure; none: as fit into half a second, at least 7
+  std::optional<int> repeat;  // samples of each figure; none: as fit into `seconds`, at least 7
+  double seconds = 0.5;
+  int passes = 1;  // how often everything is measured, from the first row to the last
 };
 
 // The type or the operation of this name. Throw Error with a list of the names that exist.

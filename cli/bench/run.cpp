@@ -25,11 +25,10 @@ using collectives::ProcessGroup;
 using collectives::RankInfo;
 using collectives::ReduceOp;
 
-constexpr int rounds = 4;                  // blocks of a contender
-constexpr double sample_seconds = 2e-3;    // shorter calls share a batch
-constexpr double contender_seconds = 0.5;  // for the samples of a contender and a size, ...
-constexpr int fewest_samples = 7;          // ... unless these would be fewer
-constexpr Seconds longest_turn{10};        // a process that does not measure waits this much longer
+constexpr int rounds = 4;                // blocks of a contender
+constexpr double sample_seconds = 2e-3;  // shorter calls share a batch
+constexpr int fewest_samples = 7;
+constexpr Seconds longest_turn{10};  // a process that does not measure waits this much longer
 
 // The result of all ranks of a contender.
 struct Figure {
@@ -164,7 +163,7 @@ class Bench {
         std::clamp(std::ceil(sample_seconds / std::max(seconds, 1e-8)), 1.0, 10000.0));
     if (options_.queued > 0) block.batch = options_.queued;
     block.queued = options_.queued > 0;
-    const double fit = contender_seconds / std::max(seconds * block.batch, 1e-6);
+    const double fit = options_.seconds / std::max(seconds * block.batch, 1e-6);
     const int samples = options_.repeat.value_or(std::max(fewest_samples, static_cast<int>(fit)));
     block.samples = (samples + rounds - 1) / rounds;
     block.warmup = seconds > sample_seconds ? std::min(options_.warmup, 2) : options_.warmup;

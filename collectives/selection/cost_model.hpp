@@ -64,8 +64,8 @@ struct CostParameters {
 // time. NCCL corrects its model in the same way, with constants (src/graph/tuning.cc,
 // treeCorrectionFactor).
 struct Correction {
-  static constexpr std::uint64_t lengths[] = {1000,    8000,    64000,   256000,
-                                              1000000, 4000000, 16000000};
+  static constexpr std::uint64_t lengths[] = {1000,    16000,   64000,   256000,
+                                              1000000, 8000000, 32000000};
   std::uint64_t algorithm = 0;  // number_of() it
   std::uint64_t ranks = 0;
   double factors[std::size(lengths)] = {};  // for a buffer of each of the lengths

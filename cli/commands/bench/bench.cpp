@@ -202,10 +202,11 @@ void bench(const BenchArguments& args) {
   }
   check_memory(options);
   Json rows = Json::array();
-  for (const int ranks : options.ranks) {
-    if (!args.json.empty() && !is_stdout(args.json)) write_json_file(args.json, rows);
-    for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
-  }
+  for (int pass = 0; pass < options.passes; ++pass)
+    for (const int ranks : options.ranks) {
+      if (!args.json.empty() && !is_stdout(args.json)) write_json_file(args.json, rows);
+      for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
+    }
   if (args.calibrate && !args.collective.empty()) return finish_corrections(args, options, rows);
   if (args.calibrate) return finish_calibration(args, options, rows);
   write_figures(args, rows);

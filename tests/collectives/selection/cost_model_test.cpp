@@ -206,8 +206,8 @@ TEST_CASE("a correction is for one algorithm and number of ranks, and interpolat
   MachineCosts machine;
   machine.corrections = {{number_of(ring), 4, {2, 4, 1, 1, 1, 3, 5}}};
   CHECK(machine.correction(ring, 4, 10) == 2);
-  CHECK(machine.correction(ring, 4, 8000) == about(4));
-  CHECK(machine.correction(ring, 4, 8'000'000) == about(4));  // half way from 4 MB to 16 MB
+  CHECK(machine.correction(ring, 4, 16000) == about(4));
+  CHECK(machine.correction(ring, 4, 16'000'000) == about(4));  // half way from 8 MB to 32 MB
   CHECK(machine.correction(ring, 4, 1'000'000'000) == 5);
   CHECK(machine.correction(ring, 3, 10) == 1);
   CHECK(machine.correction(two_shot, 4, 10) == 1);
