@@ -40,6 +40,15 @@ class Search {
   }
 
   Fit run() {
+    try_all_meshes();
+    for (Account& each : result_.accounts) each = account(model_, each.plan, machine_);
+    std::ranges::sort(result_.accounts, {}, &Account::step_seconds);
+    return std::move(result_);
+  }
+
+ private:
+  void try_all_meshes() {
+    const Quantity::ValuesOnly thousands_of_plans;
     for (const std::int64_t tp : divisors_of(options_.devices)) {
       if (tp > machine_.levels.front().group) continue;
       for (const std::int64_t pp : divisors_of(options_.devices / tp)) {
@@ -52,11 +61,8 @@ class Search {
           try_mesh(mesh_of(pp, data / inner, inner, tp));
       }
     }
-    std::ranges::sort(result_.accounts, {}, &Account::step_seconds);
-    return std::move(result_);
   }
 
- private:
   // Keeps the fastest plan on this mesh that fits.
   void try_mesh(const MeshShape& mesh) {
     std::vector<Account> best;

@@ -5,69 +5,88 @@
 #include <cstdint>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace ringside::planning {
 
-// An input (a symbol, or a bare number), or an operation on one or two quantities.
+namespace {
+
+thread_local int values_only = 0;
+
+}  // namespace
+
+// An input, or an operation on one or two quantities.
 struct Quantity::Node {
   std::string symbol = {};
-  double value = 0;
   const char* operation = nullptr;
-  std::shared_ptr<const Node> a = {}, b = {};
+  std::vector<Quantity> operands = {};
 
   // How tightly the text holds together: a sum needs parentheses within a product.
   int strength() const {
     const std::string_view op = operation == nullptr ? "" : operation;
     return op == "+" || op == "-" ? 1 : op == "*" || op == "/" ? 2 : 3;
   }
-
-  std::string text(bool with_numbers) const {
-    if (operation == nullptr) return with_numbers || symbol.empty() ? number_text(value) : symbol;
-    const std::string_view op = operation;
-    if (strength() == 3) {
-      const std::string second = b == nullptr ? "" : fmt::format(", {}", b->text(with_numbers));
-      return fmt::format("{}({}{})", op, a->text(with_numbers), second);
-    }
-    const char* sign = op == "*" ? with_numbers ? " x " : " " : op == "/" ? " / " : nullptr;
-    const std::string between = sign != nullptr ? sign : fmt::format(" {} ", op);
-    // What follows - or / is computed first: a - (b + c), a / (b c). A quotient before a product is
-    // enclosed, because a / b c reads as a / (b c).
-    const bool quotient = a->operation != nullptr && std::string_view(a->operation) == "/";
-    const int left_strength = strength() + (op == "*" && quotient ? 1 : 0),
-              right_strength = strength() + (op == "-" || op == "/" ? 1 : 0);
-    return fmt::format("{}{}{}", a->enclosed(left_strength, with_numbers), between,
-                       b->enclosed(right_strength, with_numbers));
-  }
-
-  std::string enclosed(int at_least, bool with_numbers) const {
-    std::string inner = text(with_numbers);
-    return strength() < at_least ? fmt::format("({})", inner) : inner;
-  }
 };
 
-Quantity::Quantity(double number) : Quantity("", number) {}
+Quantity::ValuesOnly::ValuesOnly() {
+  ++values_only;
+}
 
-Quantity::Quantity(std::string symbol, double value)
-    : node_(std::make_shared<const Node>(Node{.symbol = std::move(symbol), .value = value})) {}
+Quantity::ValuesOnly::~ValuesOnly() {
+  --values_only;
+}
+
+Quantity::Quantity(double number) : value_(number) {}
+
+Quantity::Quantity(std::string symbol, double value) : value_(value) {
+  if (values_only == 0) node_ = std::make_shared<const Node>(Node{.symbol = std::move(symbol)});
+}
 
 Quantity::Quantity(const char* operation, double value, const Quantity& a, const Quantity* b)
-    : node_(std::make_shared<const Node>(Node{.value = value,
-                                              .operation = operation,
-                                              .a = a.node_,
-                                              .b = b == nullptr ? nullptr : b->node_})) {}
+    : value_(value) {
+  if (values_only > 0) return;
+  Node node{.operation = operation, .operands = {a}};
+  if (b != nullptr) node.operands.push_back(*b);
+  node_ = std::make_shared<const Node>(std::move(node));
+}
 
-double Quantity::value() const {
-  return node_->value;
+std::string Quantity::text(bool with_numbers) const {
+  if (node_ == nullptr) return number_text(value_);
+  if (node_->operation == nullptr)
+    return with_numbers || node_->symbol.empty() ? number_text(value_) : node_->symbol;
+  const std::string_view op = node_->operation;
+  const int strength = node_->strength();
+  const Quantity &a = node_->operands.front(), &b = node_->operands.back();
+  if (strength == 3) {
+    const std::string second =
+        node_->operands.size() == 1 ? "" : fmt::format(", {}", b.text(with_numbers));
+    return fmt::format("{}({}{})", op, a.text(with_numbers), second);
+  }
+  const char* sign = op == "*" ? with_numbers ? " x " : " " : op == "/" ? " / " : nullptr;
+  const std::string between = sign != nullptr ? sign : fmt::format(" {} ", op);
+  // What follows - or / is computed first: a - (b + c), a / (b c). A quotient before a product is
+  // enclosed, because a / b c reads as a / (b c).
+  const bool quotient = a.node_ != nullptr && a.node_->operation != nullptr &&
+                        std::string_view(a.node_->operation) == "/";
+  const int left_strength = strength + (op == "*" && quotient ? 1 : 0),
+            right_strength = strength + (op == "-" || op == "/" ? 1 : 0);
+  return fmt::format("{}{}{}", a.enclosed(left_strength, with_numbers), between,
+                     b.enclosed(right_strength, with_numbers));
+}
+
+std::string Quantity::enclosed(int at_least, bool with_numbers) const {
+  const std::string inner = text(with_numbers);
+  return node_ != nullptr && node_->strength() < at_least ? fmt::format("({})", inner) : inner;
 }
 
 std::string Quantity::symbols() const {
-  return node_->text(false);
+  return text(false);
 }
 
 std::string Quantity::numbers() const {
-  return node_->text(true);
+  return text(true);
 }
 
 Quantity operator+(const Quantity& a, const Quantity& b) {

@@ -29,13 +29,27 @@ class Quantity {
   // The result of an operation on one or two others.
   Quantity(const char* operation, double value, const Quantity& a, const Quantity* b = nullptr);
 
-  double value() const;
+  double value() const { return value_; }
   std::string symbols() const;  // with the names of the inputs
   std::string numbers() const;  // with their values
 
+  // While one exists, the formulas of this thread are computed without being kept: symbols() and
+  // numbers() are the value. For who compares thousands of plans and shows few.
+  class ValuesOnly {
+   public:
+    ValuesOnly();
+    ValuesOnly(const ValuesOnly&) = delete;
+    ValuesOnly& operator=(const ValuesOnly&) = delete;
+    ~ValuesOnly();
+  };
+
  private:
   struct Node;
-  std::shared_ptr<const Node> node_;
+  std::string text(bool with_numbers) const;
+  std::string enclosed(int at_least, bool with_numbers) const;
+
+  double value_;
+  std::shared_ptr<const Node> node_;  // none for a bare number
 };
 
 Quantity operator+(const Quantity& a, const Quantity& b);

@@ -32,6 +32,18 @@ TEST_CASE("parentheses stand where the value needs them, and only there") {
   CHECK(ceil(a / b).value() == 4);
 }
 
+TEST_CASE("a formula that is computed for its value alone has the value as its text") {
+  const Quantity a("a", 7), before = a * 2;
+  {
+    const Quantity::ValuesOnly fast;
+    const Quantity b("b", 5), product = before * b;
+    CHECK(product.value() == 70);
+    CHECK(product.symbols() == "70");
+    CHECK(before.symbols() == "a 2");
+  }
+  CHECK((a * 3).numbers() == "7 x 3");
+}
+
 TEST_CASE("a term is an input of another formula under its symbol") {
   const Quantity d("d", 4);
   const Term block{"P_block", "a block", 12 * d * d, Unit::number, "somewhere"};
