@@ -32,7 +32,9 @@ target_compile_options(ringside_options INTERFACE "$<BUILD_INTERFACE:${own_optio
 # in place.
 target_compile_options(ringside_options INTERFACE $<$<AND:$<CONFIG:Debug>,$<CXX_COMPILER_ID:GNU>>:-fno-var-tracking>)
 if(RINGSIDE_SANITIZE)
-  target_compile_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # Of the directory, not of ringside_options: the last option counts, and ringside_compile_quickly()
+  # takes some of these checks back.
+  add_compile_options(-fsanitize=${RINGSIDE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE})
   if(RINGSIDE_SANITIZE MATCHES "undefined")
     # UndefinedBehaviorSanitizer adds some 100 MB of data with pointers to `ringside`. Relocating them

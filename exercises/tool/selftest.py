@@ -224,7 +224,7 @@ def mesh_command(kit):
         yield from fault("no-dx-reduce", "dp=2 tp=2", 1, "✓ dp=2", r"✗ tp=2 +\S+ differs by")
         write("24")
         write("21", wrong="stale-after-step")
-        yield from fault("stale-after-step", "pp=2,dp=2,tp=2 --model lab", 1, r"✗ pp=2,dp=2,tp=2 +\S+ differs by")
+        yield from fault("stale-after-step", "pp=2,dp=2,tp=2", 1, r"✗ pp=2,dp=2,tp=2 +\S+ differs by")
         write("21", stub=True)
         write("19")
         yield from fault("the starter of 21", "dp=2", 0, "^19-sharded-optimizer ", "✓ dp=2")
@@ -453,7 +453,10 @@ def unknown_terms(kit, exercise):
 
 
 def formats(kit, exercise):
-    """Of a wrong answer, and of the first exercise's starter; `references` has those of right ones, and `stubs` those of all starters."""
+    """Of a wrong answer, and of the first exercise's starter; `references` has those of right ones, and `stubs` those of all starters. --sample: of every
+    fifth exercise."""
+    if "--sample" in sys.argv and int(exercise["id"][:2]) % 5:
+        return
     answers = [cut.wrong_files(kit.root, exercise, exercise["wrong"][0])]
     if exercise["id"] == kit.exercises[0]["id"]:
         answers.append(cut.student_files(kit.root, exercise))

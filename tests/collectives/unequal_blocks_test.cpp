@@ -7,6 +7,7 @@
 
 #include "collectives/algorithms/catalogue.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/sample.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside;
@@ -47,8 +48,10 @@ std::size_t length_between(int from, int to, std::size_t scale) {
 
 // Over every transport, with both executors.
 void with_both_executors(const Body& body) {
+  testing::Sample sample;
   for (const int size : {1, 2, 3, 4})
     for (const auto kind : {ExecutorKind::pipelined, ExecutorKind::simple}) {
+      if (!sample.takes()) continue;
       GroupOptions options;
       options.executor.kind = kind;
       CAPTURE(size);

@@ -43,6 +43,7 @@ struct Matrix {
   // memcpy is what ThreadSanitizer sees of the access.
   std::vector<float> read() const {
     std::vector<float> values;
+    if (rows == 0) return values;
     for (std::int64_t column = 0; column < columns; ++column) {
       std::vector<std::byte> bytes(offset(rows));
       std::memcpy(bytes.data(), static_cast<const std::byte*>(at) + offset(column * leading),

@@ -13,6 +13,7 @@
 #include "parallel/replicate.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/parallel/toy_nets.hpp"
+#include "tests/sample.hpp"
 #include "tests/text.hpp"
 
 namespace ringside::tests {
@@ -103,12 +104,16 @@ History train(Net& net, Method& method, std::int64_t first, std::int64_t rows,
   return history;
 }
 
+// The worlds of the test that runs.
+inline testing::Sample worlds_to_train;
+
 // Worlds of 2, 3 and 4 ranks over every transport. Each rank starts with other numbers, so the
 // method must copy those of rank 0, and trains on other rows.
 template <class T, class Method>
 void agrees_with_single_process(const MakeNet& make, const MakeOptimizer& make_optimizer,
                                 double tolerance) {
   for (const int size : {2, 3, 4}) {
+    if (!worlds_to_train.takes()) continue;
     CAPTURE(size);
     const std::int64_t batch = 100 / size * size, share = batch / size;
     const auto alone = make(0, dtype_of<T>());

@@ -10,6 +10,7 @@
 #include "collectives/one_sided/collectives.hpp"
 #include "tests/collectives/cuda/skipped.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/sample.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside;
@@ -114,8 +115,10 @@ TEST_CASE("a missing GPU is reported in one sentence") {
 
 TEST_CASE("ranks that share a GPU get the plain sums") {
   if (skipped()) return;
+  testing::Sample sample;
   for (const int size : {1, 2, 3, 4, 8})
     for (const std::size_t before : {0, 1}) {
+      if (!sample.takes()) continue;
       CAPTURE(size);
       CAPTURE(before);
       const auto world = cuda::make_one_gpu_world(size, Seconds(20));

@@ -7,6 +7,7 @@
 #include "collectives/backends/library_backends.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/collectives/cuda/skipped.hpp"
+#include "tests/sample.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -17,8 +18,10 @@ TEST_CASE("processes over cuda_ipc get the plain sums") {
   // On a GPU the largest consists of several pieces; the stand-in would take minutes for it.
   const bool is_gpu = cuda::choose_device(0).name != "stand-in for a GPU";
   const std::string sizes = is_gpu ? "4B,1000000B,100MB" : "4B,1000000B";
+  testing::Sample sample;
   for (const std::string collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"})
     for (const std::string type : {"fp32", "fp16", "bf16"}) {
+      if (!sample.takes()) continue;
       CAPTURE(collective);
       CAPTURE(type);
       const auto outcome = testing::run_program(

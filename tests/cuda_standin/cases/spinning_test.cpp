@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/sample.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;
@@ -33,7 +34,9 @@ std::string worker_output(int ranks, const std::string& mode, const Variables& m
 }  // namespace
 
 TEST_CASE("processes with a GPU each get the plain sums, whatever the size and alignment") {
-  for (const int ranks : {2, 3, 4, 8}) {
+  Sample sample;
+  for (const int ranks : {3, 2, 4, 8}) {
+    if (!sample.takes()) continue;
     CAPTURE(ranks);
     const std::string out = worker_output(ranks, "check");
     CAPTURE(out);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tests/cli/commands/train/training.hpp"
+#include "tests/sample.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside;
@@ -125,8 +126,10 @@ TEST_CASE("whichever call fails, ranks of cuda_ipc end with a sentence") {
 }
 
 TEST_CASE("collectives in place on GPUs, beside NCCL, in the columns of nccl-tests") {
+  Sample sample;
   for (const std::string collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"})
     for (const std::string devices : {"3", "1"}) {
+      if (!sample.takes()) continue;
       CAPTURE(collective);
       CAPTURE(devices);
       const std::string backends = devices == "1" ? "cuda_kernels,cuda_ipc" : "cuda_ipc,nccl";

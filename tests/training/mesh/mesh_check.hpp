@@ -129,6 +129,7 @@ inline void check(const Problem& problem, const MeshCase& given, const History& 
 
 // ... with a single process in the same dtype.
 inline void check(const Problem& problem, const MeshCase& mesh, double bar) {
+  if (!mesh_cases.takes()) return;
   check(problem, mesh, alone(problem), Bars(bar));
 }
 

@@ -103,6 +103,7 @@ TEST_CASE("a mesh that loads a checkpoint and saves it writes the same files") {
                                                       {"dp=2,pp=2", "zero1"},
                                                       {"pp=2,dp=2,tp=2", "zero1"},
                                                       {"tp=2,dp=2,pp=2", "zero3"}}) {
+      if (!mesh_cases.takes()) continue;
       CAPTURE(mesh.mesh);
       CAPTURE(mesh.inner);
       CAPTURE(tied);

@@ -187,6 +187,7 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
   std::map<std::string, Furthest> worst_memory, worst_bytes;  // by strategy
   int runs = 0;
   for (std::size_t i = 0; i < cases.size(); i += whole ? 1 : 11) {
+    if (!mesh_cases.takes()) continue;
     const Case& each = cases[i];
     CAPTURE(text_of(each));
     const auto model = planning::model_from(each.config(), "");

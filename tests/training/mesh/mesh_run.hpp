@@ -15,6 +15,7 @@
 #include "collectives/process_group.hpp"
 #include "collectives/run_threads.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "tests/sample.hpp"
 #include "training/mesh/mesh_strategy.hpp"
 #include "training/run_plan.hpp"
 #include "training/strategies/single_process.hpp"
@@ -105,6 +106,9 @@ struct MeshCase {
     return plan;
   }
 };
+
+// The cases of the test that runs.
+inline Sample mesh_cases;
 
 inline const transformer::Corpus& mesh_corpus() {
   static const transformer::Corpus corpus([] {

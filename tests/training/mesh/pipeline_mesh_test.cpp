@@ -19,6 +19,7 @@ using tests::contains;
 namespace {
 
 void require_same_bits(const Problem& problem, MeshCase mesh) {
+  if (!mesh_cases.takes()) return;
   CAPTURE(mesh.mesh);
   CAPTURE(mesh.schedule);
   CAPTURE(problem.layers);

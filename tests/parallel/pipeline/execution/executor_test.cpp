@@ -8,6 +8,7 @@
 #include "collectives/execution/traffic.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/parallel/pipeline/execution/recording_stages.hpp"
+#include "tests/sample.hpp"
 
 using namespace ringside;
 using namespace ringside::pipeline_parallel;
@@ -80,8 +81,10 @@ TEST_CASE("every schedule runs in its order with random delays") {
 
 TEST_CASE("every schedule runs over every transport, with messages longer than a socket's buffer") {
   constexpr std::int64_t elements = 300'000;
+  testing::Sample sample;
   for (const int ranks : {2, 3, 4})
     for (const Generator& generator : all_generators()) {
+      if (!sample.takes()) continue;
       CAPTURE(generator.name);
       const Schedule schedule = lower(make_schedule(generator, ranks, 2 * ranks));
       on_every_transport(ranks, [&](collectives::ProcessGroup& group) {
