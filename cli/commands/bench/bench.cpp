@@ -162,11 +162,12 @@ void write_machine(const std::string& path,
 void finish_corrections(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
   const auto costs = corrected_by_rows(options, rows);
   collectives::keep_calibration(costs);
-  fmt::print(file_beside(args.json),
-             "{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms of {} by it.\nThe next "
-             "bench --calibrate measures the model anew and forgets it.\n",
-             corrections_report(options, costs), collectives::calibration_file().string(),
-             args.collective);
+  fmt::print(
+      file_beside(args.json),
+      "\n{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms of {} by it.\nThe next "
+      "bench --calibrate measures the model anew and forgets it.\n",
+      corrections_report(options, costs), collectives::calibration_file().string(),
+      args.collective);
   if (!args.json.empty()) write_json_file(args.json, rows);
 }
 
@@ -175,12 +176,12 @@ void finish_calibration(const BenchArguments& args, const BenchOptions& options,
   collectives::keep_calibration(costs);
   const std::vector<training::ProductSpeed> products = training::measure_products();
   training::keep_products(products);
-  fmt::print(
-      file_beside(args.json),
-      "{}\n{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms on this machine by it, and "
-      "training\nselects libraries.\n",
-      calibration_report(costs, options.ranks.back()), training::products_report(products),
-      collectives::calibration_file().string());
+  fmt::print(file_beside(args.json),
+             "\n{}\n{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms on this machine "
+             "by it, and "
+             "training\nselects libraries.\n",
+             calibration_report(costs, options.ranks.back()), training::products_report(products),
+             collectives::calibration_file().string());
   if (!args.machine.empty()) {
     write_machine(args.machine, costs);
     fmt::print(file_beside(args.json),
@@ -195,15 +196,18 @@ void bench(const BenchArguments& args) {
   if (args.calibrate) {
     std::vector<std::string> numbers;
     for (const int ranks : options.ranks) numbers.push_back(std::to_string(ranks));
-    fmt::print(file_beside(args.json), "Measuring {} with {} ranks on {} cores ...\n\n",
+    fmt::print(file_beside(args.json), "Measuring {} with {} ranks on {} cores\n",
                fmt::join(options.backends, ", "), enumerate(numbers),
                std::thread::hardware_concurrency());
-    std::fflush(nullptr);
   }
   check_memory(options);
   Json rows = Json::array();
   for (int pass = 0; pass < options.passes; ++pass)
     for (const int ranks : options.ranks) {
+      if (args.calibrate)
+        fmt::print(file_beside(args.json), "pass {} of {}: {} ranks\n", pass + 1, options.passes,
+                   ranks);
+      std::fflush(nullptr);
       if (!args.json.empty() && !is_stdout(args.json)) write_json_file(args.json, rows);
       for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
     }

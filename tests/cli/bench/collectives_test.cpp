@@ -232,6 +232,7 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
   CHECK(outcome.err == "");
   CHECK(outcome.survivors == "");
   CHECK(contains(outcome.out, "Measuring tcp, threads with 2 and 4 ranks on "));
+  CHECK(contains(outcome.out, "\npass 2 of 2: 4 ranks\n\n"));
   CHECK(contains(outcome.out, "A message of b bytes takes alpha + beta b, and turn more"));
   CHECK(contains(outcome.out, "\n  tcp            4  all_reduce "));
   const auto path = cache.path / "ringside" / "calibration.json";
