@@ -69,7 +69,7 @@ void set_up(BenchOptions& options) {
   options.type = DataType::fp32;
   options.limits = false;
   options.seconds = 0.25;
-  options.passes = 2;  // minutes apart
+  options.passes = 2;
 }
 
 // More ranks than cores.

@@ -16,7 +16,8 @@
     selftest.py KIT stubs          each starter is "not written", and with a syntax error "does not compile"
     selftest.py KIT wrong          each wrong answer fails in its case with its sentence
     selftest.py KIT weak           what passes tests that judge like CS336's, and where it is caught here, as in the table of instructors.md
-    selftest.py KIT formats        verdicts of a wrong answer of each exercise, and of a starter, written for Gradescope and Classroom 50, have their published form
+    selftest.py KIT formats        verdicts of a wrong answer of each exercise, and of a starter, written for Gradescope and Classroom 50, have their published form;
+                                   --sample: of every fifth exercise
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
@@ -453,8 +454,7 @@ def unknown_terms(kit, exercise):
 
 
 def formats(kit, exercise):
-    """Of a wrong answer, and of the first exercise's starter; `references` has those of right ones, and `stubs` those of all starters. --sample: of every
-    fifth exercise."""
+    """Of a wrong answer, and of the first exercise's starter; `references` has those of right ones, and `stubs` those of all starters."""
     if "--sample" in sys.argv and int(exercise["id"][:2]) % 5:
         return
     answers = [cut.wrong_files(kit.root, exercise, exercise["wrong"][0])]

@@ -178,8 +178,7 @@ void finish_calibration(const BenchArguments& args, const BenchOptions& options,
   training::keep_products(products);
   fmt::print(file_beside(args.json),
              "\n{}\n{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms on this machine "
-             "by it, and "
-             "training\nselects libraries.\n",
+             "by it, and training\nselects libraries.\n",
              calibration_report(costs, options.ranks.back()), training::products_report(products),
              collectives::calibration_file().string());
   if (!args.machine.empty()) {
