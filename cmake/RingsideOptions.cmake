@@ -36,6 +36,14 @@ if(RINGSIDE_SANITIZE)
   # takes some of these checks back.
   add_compile_options(-fsanitize=${RINGSIDE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(ringside_options INTERFACE -fsanitize=${RINGSIDE_SANITIZE})
+  # GCC says by a macro which of them checks the code. Clang has no such macro.
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    if(RINGSIDE_SANITIZE MATCHES "thread")
+      add_compile_definitions(__SANITIZE_THREAD__=1)
+    elseif(RINGSIDE_SANITIZE MATCHES "address")
+      add_compile_definitions(__SANITIZE_ADDRESS__=1)
+    endif()
+  endif()
   if(RINGSIDE_SANITIZE MATCHES "undefined")
     # UndefinedBehaviorSanitizer adds some 100 MB of data with pointers to `ringside`. Relocating them
     # takes half the time of a start, so programs have fixed addresses.
@@ -52,7 +60,7 @@ if(RINGSIDE_FUZZ)
   # Older versions refuse lambdas that capture a structured binding, as the kernels' do.
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
     message(FATAL_ERROR "RINGSIDE_FUZZ needs Clang 16 or newer, not ${CMAKE_CXX_COMPILER_ID} "
-      "${CMAKE_CXX_COMPILER_VERSION}: apt-get install clang-16 libclang-rt-16-dev libomp-16-dev, then "
+      "${CMAKE_CXX_COMPILER_VERSION}: apt-get install clang-16 libclang-rt-16-dev, then "
       "cmake --preset fuzz -DCMAKE_CXX_COMPILER=clang++-16")
   endif()
   # libFuzzer sees which branches an input takes. The library itself is linked to its programs only.
@@ -88,16 +96,21 @@ endfunction()
 
 # For code that takes longer to compile than to run, and whose callees are optimised: cli/ and the
 # tests. In this folder and below, a release build uses -O1, which saves a third of the time for cli/
-# and a quarter for the tests. A sanitizer build uses -O0, which saves half, and -O1 elsewhere.
-# Elsewhere it also checks each pointer for null, alignment and type, which costs a fifth of the time and
-# most of the data. AddressSanitizer reports an access through null here, too.
+# and a quarter for the tests. A sanitizer build does not check each pointer for null, alignment and
+# type here, which costs a fifth of the time and most of the data. AddressSanitizer reports an access
+# through null all the same.
 function(ringside_compile_quickly)
-  if(RINGSIDE_SANITIZE)
-    add_compile_options(-O0)
-    if(RINGSIDE_SANITIZE MATCHES "undefined")
-      add_compile_options(-fno-sanitize=null,alignment,vptr)
-    endif()
-  else()
+  if(NOT RINGSIDE_SANITIZE)
     add_compile_options("$<$<CONFIG:Release>:-O1>")
+  elseif(RINGSIDE_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize=null,alignment,vptr)
+  endif()
+endfunction()
+
+# For code in which the tests spend their time. A sanitizer build uses -O0, which compiles in half the
+# time or less, and -O1 in this folder and below.
+function(ringside_optimise_under_sanitizers)
+  if(RINGSIDE_SANITIZE)
+    add_compile_options(-O1)
   endif()
 endfunction()

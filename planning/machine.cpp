@@ -38,10 +38,11 @@ std::vector<EfficiencyAt> read_efficiencies(JsonFields& device, const std::strin
         {row.number("width", range::positive), row.number("efficiency", range::share, 1)});
     row.done();
     const std::size_t last = rows.size() - 1;
-    require(last == 0 || rows[last].width > rows[last - 1].width,
+    const double before = last > 0 ? rows[last - 1].width : 0;
+    require(rows[last].width > before,
             "{}device.matmul_efficiency_by_width[{}].width is {:g}, but widths rise: more than the "
             "{:g} of the row before is expected",
-            place, last, rows[last].width, rows[last - 1].width);
+            place, last, rows[last].width, before);
   }
   return rows;
 }

@@ -269,7 +269,7 @@ struct AttentionForward {
     sums.output.sum_of_rows(sums.total);
     auto inverse = sums.total;
     unrolled<inverse.count>([&](int held) { inverse[held] = 1 / inverse[held]; });
-    sums.output.for_each([&](ElementAt at, float& x) {
+    sums.output.for_each([&, first = first](ElementAt at, float& x) {
       work.q(at.row, at.column) = T(x * inverse[at.held]);
       if (at.column == 0 && first + at.row < sizes.queries)
         log_sums_of_head[first + at.row] =

@@ -136,7 +136,7 @@ struct AttentionKeysBackward {
       int h, query;
       MatrixView<const T> q, dy;
     };
-    const auto begin_head = [&](int h) {
+    const auto begin_head = [&, b = b](int h) {
       return Step{h, first_query,
                   head_view(inputs.q, b, h, first_query, sizes.queries, sizes.head_size),
                   head_view(inputs.dy, b, h, first_query, sizes.queries, sizes.head_size)};
@@ -147,7 +147,7 @@ struct AttentionKeysBackward {
                  ? Step{step.h, query, step.q.from_row(queries), step.dy.from_row(queries)}
                  : begin_head(step.h + 1);
     };
-    const auto prefetch = [&](const Stage& into, const Step& step) {
+    const auto prefetch = [&, b = b](const Stage& into, const Step& step) {
       load_tile_async(block, into.q(), step.q);
       load_tile_async(block, into.dy(), step.dy);
       inputs.load_row_values(block, into.row_values(), b, step.h, step.query);

@@ -101,7 +101,8 @@ struct OptimizerUpdate {
   constexpr void operator()(B& block) const {
     const auto [parameter, begin, end] = table.work_of(block.index());
     for_each_in_range<Narrower<S, G>>(
-        block, begin, end, parameter.packs, [&](std::int64_t i, auto width) {
+        block, begin, end, parameter.packs,
+        [&, &parameter = parameter](std::int64_t i, auto width) {
           constexpr int n = width.value;
           const auto gradient = load_floats<n>(parameter.gradient + i);
           auto values = load_floats<n>(parameter.values + i);

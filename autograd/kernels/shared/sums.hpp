@@ -90,11 +90,12 @@ struct SquareSums {
   constexpr void operator()(B& block) const {
     const auto [entry, begin, end] = table.work_of(block.index());
     double mine = 0;
-    for_each_in_range<S>(block, begin, end, entry.packs, [&](std::int64_t i, auto width) {
-      const auto x = load_floats<width.value>(entry.values + i);
-      for (int k = 0; k < width.value; ++k)
-        mine += static_cast<double>(x.at[k]) * static_cast<double>(x.at[k]);
-    });
+    for_each_in_range<S>(block, begin, end, entry.packs,
+                         [&, &entry = entry](std::int64_t i, auto width) {
+                           const auto x = load_floats<width.value>(entry.values + i);
+                           for (int k = 0; k < width.value; ++k)
+                             mine += static_cast<double>(x.at[k]) * static_cast<double>(x.at[k]);
+                         });
     const double all = sum_in_shared(block, mine);
     if (block.thread() == 0) partials[block.index()] = all;
   }

@@ -69,7 +69,7 @@ void write_results(const std::vector<BenchResult>& results, const std::string& j
   Json all = Json::array();
   for (const BenchResult& result : results) {
     fmt::print(out, "{}{}", &result == &results.front() ? "" : "\n", result.text);
-    const Json rows = result.figures.is_array() ? result.figures : Json{result.figures};
+    const Json rows = result.figures.is_array() ? result.figures : Json::array({result.figures});
     all.insert(all.end(), rows.begin(), rows.end());
   }
   std::fflush(out);
