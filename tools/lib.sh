@@ -138,7 +138,7 @@ build() {
     --parallel "$(compile_jobs)"
 }
 
-# More tests than processors: many wait most of their time. With sanitizers they compute.
+# More tests than processors: many wait most of their time.
 test_jobs=$(($(nproc) + 1))
 
 # run_tests PRESET [CTEST OPTIONS]: shows how far ctest is, then its summary, and what was skipped.

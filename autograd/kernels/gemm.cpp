@@ -60,7 +60,7 @@ void gemm(Transpose ta, Transpose tb, std::int64_t m, std::int64_t n, std::int64
   }
   // Of the whole product, so that it does not depend on the number of slices.
   const MatrixLibrary library = library_for(kind_of(ta, tb, m, n, k));
-  const auto multiply = [library](auto... slice) {
+  const auto multiply = [&](auto... slice) {
     if constexpr (std::is_same_v<A, Bf16>)
       bf16_product(slice...);
     else if constexpr (std::is_same_v<A, double>)

@@ -264,12 +264,12 @@ struct AttentionForward {
   // thread overwrites its own rows of work.q, which no thread of another row reads.
   template <TileBlock B>
   constexpr void finish(B& block, const Work& work, RowSums<B>& sums) const {
-    const auto [b, h, first] = work.at;
+    const int b = work.at.b, h = work.at.h, first = work.at.first;
     float* const log_sums_of_head = log_sums + (b * sizes.heads + h) * sizes.queries;
     sums.output.sum_of_rows(sums.total);
     auto inverse = sums.total;
     unrolled<inverse.count>([&](int held) { inverse[held] = 1 / inverse[held]; });
-    sums.output.for_each([&, first = first](ElementAt at, float& x) {
+    sums.output.for_each([&](ElementAt at, float& x) {
       work.q(at.row, at.column) = T(x * inverse[at.held]);
       if (at.column == 0 && first + at.row < sizes.queries)
         log_sums_of_head[first + at.row] =
