@@ -259,17 +259,21 @@ void Job::reap_ended_ranks() {
   if (knows_culprit(suspect)) report_failure(suspect);
 }
 
-// A sub-group has its own numbers of ranks, but its record has the process's number.
+// A rank writes a record in each group that fails: the first tells when, and the first that blames
+// a rank tells whom. A sub-group has its own numbers of ranks, but its record has the process's
+// number.
 void Job::read_failures() {
-  for (const auto& head : flights_.failures())
-    for (Rank& rank : ranks_) {
-      const bool wrote =
-          head.pid == rank.pid || (head.group[0] == '\0' && head.rank == rank.number);
-      if (wrote && (rank.failed_at == 0 || head.written_ns < rank.failed_at)) {
-        rank.failed_at = head.written_ns;
-        rank.blamed = head.blamed;
-      }
+  auto heads = flights_.failures();
+  std::ranges::sort(heads, {}, &collectives::FlightHeader::written_ns);
+  for (Rank& rank : ranks_) {
+    rank.failed_at = 0;
+    rank.blamed = -1;
+    for (const auto& head : heads) {
+      if (head.pid != rank.pid && (head.group[0] != '\0' || head.rank != rank.number)) continue;
+      if (rank.failed_at == 0) rank.failed_at = head.written_ns;
+      if (rank.blamed < 0) rank.blamed = head.blamed;
     }
+  }
 }
 
 // Of the ranks that have failed, the likeliest cause: one that a signal killed, else one that ended

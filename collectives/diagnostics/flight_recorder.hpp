@@ -70,7 +70,8 @@ class FlightRecorder {
   void set_mesh(std::string_view mesh);
 
   // Writes the file after a failure. The first cause stays, also if the file is written again;
-  // `cause` is cut to the length of the header's field. `blamed` is a rank of the job, or -1.
+  // `cause` is cut to the length of the header's field. `blamed` is a rank of the job, or -1 if
+  // this rank knows none.
   void write(const char* cause, int blamed = -1) noexcept;
 
   // Writes the file at the request of a user. Safe in a signal handler on any thread; an entry that

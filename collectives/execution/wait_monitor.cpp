@@ -221,7 +221,9 @@ void WaitMonitor::fail_here(const char* reason) {
 
 void WaitMonitor::abort(const RankFailure& cause) noexcept {
   const RankFailure& first = failure_.keep(cause);
-  recorder_.write(first.what(), control_.names().in_job(first.rank));
+  // Another rank that waits for this one may not see for whom this one waits, in another group.
+  const bool blamed_by_another = first.heard_from_another() && first.rank == rank();
+  recorder_.write(first.what(), blamed_by_another ? -1 : control_.names().in_job(first.rank));
   control_.abort(first);
 }
 
