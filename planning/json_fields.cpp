@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::planning {
@@ -28,12 +27,7 @@ Json parse_json(const std::string& text, const std::string& what) {
 }
 
 Json read_json_file(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  require(file.is_open() && !std::filesystem::is_directory(path),
-          "cannot read {}: does the file exist, and may you read it?", path.string());
-  std::stringstream text;
-  text << file.rdbuf();
-  return parse_json(text.str(), path.string());
+  return parse_json(read_file(path), path.string());
 }
 
 JsonFields::JsonFields(const Json& object, std::string place)

@@ -1,8 +1,6 @@
 // `ringside generate`: continues a text with a checkpoint.
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/read_file.hpp"
 #include "base/text/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
@@ -37,11 +36,7 @@ struct GenerateArguments {
 
 std::string beginning_from(const GenerateArguments& args) {
   if (!args.prompt_file) return args.prompt.value_or("\n");
-  std::ifstream file(*args.prompt_file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  require(file.is_open() && !file.bad(), "cannot read the beginning of the text from {}",
-          *args.prompt_file);
-  return text;
+  return read_file(*args.prompt_file, "the beginning of the text from");
 }
 
 void require_fits(const transformer::Vocabulary& vocabulary, const transformer::Config& config) {

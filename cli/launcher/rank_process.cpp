@@ -1,9 +1,9 @@
 #include "cli/launcher/rank_process.hpp"
 
+#include "base/read_file.hpp"
+
 #include <algorithm>
 #include <csignal>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include <sys/prctl.h>
@@ -134,8 +134,7 @@ namespace {
 // The fields of /proc/PID/stat behind "PID (NAME) ": "STATE PPID PGRP SESSION TTY TPGID FLAGS ...".
 // The name may contain spaces.
 std::istringstream fields_of(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string stat((std::istreambuf_iterator<char>(file)), {});
+  const std::string stat = read_if_possible(fmt::format("/proc/{}/stat", pid)).value_or("");
   return std::istringstream(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
 }
 

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <new>
 
 #include <unistd.h>
 
 #include "base/environment.hpp"
+#include "base/read_file.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/launcher/rank_process.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
@@ -78,9 +77,7 @@ std::vector<std::string> own_command() {
   const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
   require(length > 0, "cannot read the path of this program from /proc/self/exe: {}",
           std::strerror(errno));
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string arguments((std::istreambuf_iterator<char>(file)),
-                              std::istreambuf_iterator<char>());
+  const std::string arguments = read_file("/proc/self/cmdline");
   std::vector<std::string> command;
   for (std::size_t begin = 0; begin < arguments.size();) {
     const std::size_t end = arguments.find('\0', begin);

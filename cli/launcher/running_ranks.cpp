@@ -1,10 +1,11 @@
 #include "cli/launcher/running_ranks.hpp"
 
+#include "base/read_file.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -16,9 +17,9 @@
 namespace ringside::cli {
 namespace {
 
+// Empty once the process has gone.
 std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return read_if_possible(file).value_or("");
 }
 
 std::map<std::string, std::string> environment_of(const std::filesystem::path& process) {

@@ -1,10 +1,10 @@
 // Reads the files of all ranks' flight recorders, and works out what happened.
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <set>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "base/text/words.hpp"
 #include "collectives/diagnostics/diagnosis.hpp"
 #include "collectives/diagnostics/live_view.hpp"
@@ -19,8 +19,7 @@ constexpr std::int32_t most_ranks = 1 << 20;  // a damaged header may name any n
 }  // namespace
 
 Flight read_flight(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const std::string bytes = read_file(path);
   Flight flight;
   require(bytes.size() >= sizeof flight.header, "{} is not a flight recorder's file, or is cut off",
           path.string());

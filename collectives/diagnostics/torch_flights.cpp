@@ -1,7 +1,6 @@
 #include "collectives/diagnostics/torch_flights.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "collectives/diagnostics/pickle.hpp"
 
 namespace ringside::collectives {
@@ -234,8 +234,7 @@ std::vector<Flight> read_torch_flights(const std::vector<std::filesystem::path>&
   std::vector<Record> records;
   std::vector<Flight> all;
   const auto read = [](const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    const std::string bytes = read_file(path);
     return bytes.starts_with('{') ? Json::parse(bytes) : read_pickle(bytes);
   };
   int size = 0;

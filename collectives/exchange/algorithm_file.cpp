@@ -1,15 +1,13 @@
 #include "collectives/exchange/algorithm_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "collectives/exchange/msccl_xml.hpp"
 #include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
@@ -21,14 +19,6 @@ using nlohmann::json;
 
 // The proof keeps ranks * ranks * chunks numbers: a file must not exhaust the memory.
 constexpr int most_ranks = 1024, most_chunks = 16384;
-
-std::string text_of(const std::string& file) {
-  std::ifstream in(file);
-  std::ostringstream text;
-  text << in.rdbuf();
-  require(in.good(), "the algorithm {} cannot be read: {}", file, std::strerror(errno));
-  return text.str();
-}
 
 CaseOfFile case_of(const json& object) {
   require(object.is_object() && object.contains("collective") && object["collective"].is_string() &&
@@ -95,7 +85,8 @@ bool is_algorithm_file(std::string_view name) {
 }
 
 const Algorithm& load_algorithm(const std::string& file) {
-  const std::string text = text_of(file), name = std::filesystem::path(file).filename();
+  const std::string text = read_file(file, "the algorithm"),
+                    name = std::filesystem::path(file).filename();
   const auto cases = cases_of(file, text);
   Algorithm algorithm{.collective = cases[0].collective, .name = name, .make = {}};
   for (const CaseOfFile& each : cases)

@@ -1,11 +1,11 @@
 #include "collectives/exchange/network.hpp"
 
 #include <exception>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -33,12 +33,12 @@ Network dgx1() {
 }
 
 Network network_of_file(const std::string& file) {
-  std::ifstream in(file);
-  require(in.good(), "there is no network '{}': choose ring, line, star, full, dgx1 or a JSON file",
-          file);
+  const auto text = read_if_possible(file);
+  require(text.has_value(),
+          "there is no network '{}': choose ring, line, star, full, dgx1 or a JSON file", file);
   Network network{file, 0, {}};
   try {
-    const auto json = nlohmann::json::parse(in);
+    const auto json = nlohmann::json::parse(*text);
     network.size = json.at("ranks").get<int>();
     for (const auto& link : json.at("links")) {
       require(link.is_array() && (link.size() == 2 || link.size() == 3),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <thread>
 
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/atomic_file.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -32,9 +32,9 @@ bool matches(const Json& entry, const Json& key) {
 
 // The entries of the file; none if it does not exist. Throws if its content is invalid.
 Json read_entries(const fs::path& path) {
-  std::ifstream file(path);
-  if (path.empty() || !file) return Json::array();
-  const Json content = Json::parse(file);
+  const auto text = read_if_possible(path);
+  if (!text) return Json::array();
+  const Json content = Json::parse(*text);
   const Json& entries = content.at("entries");
   require(entries.is_array(), "\"entries\" is not a list");
   return entries;

@@ -4,14 +4,13 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "base/text/printable.hpp"
 
 namespace ringside::pipeline_parallel {
@@ -218,10 +217,7 @@ Schedule read_csv(const std::string& path) {
       !std::filesystem::is_directory(path),
       "expected a file with a schedule, a row for each rank; {} is a folder: name the file in it",
       path);
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  require(file.good(), "cannot read the schedule in {}: does the file exist?", path);
-  return parse_csv(text, path);
+  return parse_csv(read_file(path, "the schedule in"), path);
 }
 
 }  // namespace ringside::pipeline_parallel

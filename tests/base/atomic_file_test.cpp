@@ -3,11 +3,12 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "tests/text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 using ringside::AtomicFile;
-using ringside::tests::read_file;
+using ringside::read_file;
 
 namespace {
 

@@ -18,13 +18,14 @@
 #include <sys/types.h>
 
 #include "base/clock.hpp"
+#include "base/read_file.hpp"
 #include "cli/launcher/file_descriptor.hpp"
 #include "tests/text.hpp"
 
 namespace ringside::testing {
 
+using ringside::read_file;
 using tests::contains;
-using tests::read_file;
 
 extern const std::string ringside_binary;  // the path of the program under test
 

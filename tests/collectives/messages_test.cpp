@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <numeric>
 
 #include "base/trace/trace.hpp"
+#include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
+#include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
@@ -270,6 +273,28 @@ TEST_CASE("a wait without a limit ends at the group's timeout, and names who doe
     CHECK((contains(outcome[0], "nothing came to rank 0 from rank 1 for 1.5 s") ||
            contains(outcome[0], "nothing came to rank 2 from rank 0 for 1.5 s")));
   }
+}
+
+TEST_CASE("a rank that only hears that it is to blame records nobody to blame") {
+  const TemporaryDirectory directory;
+  ::setenv("RINGSIDE_FLIGHT_DIR", directory.path().c_str(), 1);
+  const auto outcome = run_tcp(
+      2,
+      [](ProcessGroup& group) {
+        Messages messages(group);
+        std::vector<int> one(1);
+        if (group.rank() == 0) messages.recv(std::span(one), 1).wait();
+        std::this_thread::sleep_for(Seconds(4));  // in another call, for all that rank 0 knows
+      },
+      with_timeout(1.5));
+  ::unsetenv("RINGSIDE_FLIGHT_DIR");
+  CHECK(contains(outcome[0], "rank 1 does not answer"));
+  const auto flights = read_flights(directory.path());
+  REQUIRE(flights.size() == 2);
+  CHECK(flights[0].header.blamed == 1);
+  CHECK(flights[1].header.blamed == -1);
+  CHECK(contains(flights[1].header.cause, "rank 1 does not answer"));
+  CHECK(contains(flights[1].header.cause, "(as rank 0 tells)"));
 }
 
 TEST_CASE("ranks that wait for each other's messages say so") {

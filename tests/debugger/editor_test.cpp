@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "tests/text.hpp"
 
@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using cli::Json;
-using tests::read_file;
 
 const fs::path root = RINGSIDE_SOURCE_DIR;
 

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
 
@@ -152,7 +153,7 @@ TEST_CASE("an all-reduce over tcp is nine frames from the call to sendmsg, as de
   if (!can_debug()) return;
   const std::string out = gdb("tcp", {"tbreak ProcessGroup::all_reduce", "run", "break sendmsg",
                                       "continue", "backtrace 9"});
-  std::istringstream page(tests::read_file(RINGSIDE_SOURCE_DIR "/docs/debugging.md"));
+  std::istringstream page(read_file(RINGSIDE_SOURCE_DIR "/docs/debugging.md"));
   const std::regex frame("    #([0-9])  (?:ringside::collectives::)?([A-Za-z_:]+) \\(.*");
   std::smatch found;
   int frames = 0;

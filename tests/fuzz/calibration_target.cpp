@@ -1,4 +1,5 @@
 // Fuzzes the reader of the calibration file.
+#include "base/read_file.hpp"
 #include "tests/fuzz/target.hpp"
 
 #include <cmath>
@@ -42,8 +43,7 @@ std::vector<std::string> good_inputs() {
       {number_of(find_algorithm(Collective::all_reduce)), 3, {1, 1, 1, 1, 1, 1, 1}}};
   cache();
   keep_calibration({{"tcp", costs}, {"shm", costs}});
-  std::ifstream file(calibration_file(), std::ios::binary);
-  return {{std::istreambuf_iterator<char>(file), {}}};
+  return {read_file(calibration_file())};
 }
 
 std::vector<std::string> words() {

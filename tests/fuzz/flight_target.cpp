@@ -1,4 +1,5 @@
 // Fuzzes the reader of flight records, and the post-mortem that explains them.
+#include "base/read_file.hpp"
 #include "tests/fuzz/target.hpp"
 
 #include "collectives/diagnostics/flight_recorder.hpp"
@@ -21,8 +22,7 @@ std::string record_of(int rank, int calls) {
     recorder.end(i == calls ? FlightEntry::failed : FlightEntry::done);
   }
   recorder.write("rank 1 is gone");
-  std::ifstream file(directory.path() / (std::to_string(rank) + ".flight"), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return ringside::read_file(directory.path() / (std::to_string(rank) + ".flight"));
 }
 
 }  // namespace

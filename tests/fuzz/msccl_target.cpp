@@ -1,9 +1,9 @@
 // Fuzzes the reader of MSCCL's XML. What it accepts has as many schedules as GPUs, all of the same
 // length, and can be proved right or wrong.
+#include "base/read_file.hpp"
 #include "tests/fuzz/target.hpp"
 
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
 #include "collectives/exchange/msccl_xml.hpp"
@@ -26,10 +26,8 @@ bool try_input(const std::string& input) {
 
 std::vector<std::string> good_inputs() {
   std::vector<std::string> inputs;
-  for (const auto& entry : std::filesystem::directory_iterator(MSCCL_FILES)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    inputs.push_back({std::istreambuf_iterator<char>(file), {}});
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(MSCCL_FILES))
+    inputs.push_back(read_file(entry.path()));
   return inputs;
 }
 

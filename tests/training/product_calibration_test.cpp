@@ -1,6 +1,7 @@
 // The calibration of matrix products: what is measured is kept, and a program that begins to
 // compute goes by it.
 #include "training/product_calibration.hpp"
+#include "base/read_file.hpp"
 
 #include <cstdlib>
 

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <span>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/read_file.hpp"
 #include "training/state/state_files.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
 #include "transformer/data/fingerprint.hpp"
@@ -67,9 +66,8 @@ Inventory inventory_of(const VisitTensors& visit) {
 // Whether save_run() wrote this tokenizer.json for `vocabulary`. If not, the file must be parsed:
 // an equal tokenizer may be formatted differently.
 bool was_written_for(const Vocabulary& vocabulary, const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
   Fingerprint fingerprint;
-  fingerprint.add(std::string(std::istreambuf_iterator<char>(file), {}));
+  fingerprint.add(read_file(path));
   return fingerprint.value() == vocabulary.fingerprint();
 }
 

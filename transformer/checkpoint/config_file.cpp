@@ -1,7 +1,6 @@
 #include "transformer/checkpoint/config_file.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <regex>
 #include <set>
@@ -15,6 +14,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {
@@ -110,9 +110,9 @@ nlohmann::ordered_json config_json(const Config& config, DType dtype) {
 }
 
 Json read_json(const fs::path& path) {
-  std::ifstream file(path);
-  require(file.is_open(), "cannot read {}: is its folder a checkpoint?", path.string());
-  return parse_strictly({std::istreambuf_iterator<char>(file), {}}, path.string(), 16);
+  const auto text = read_if_possible(path);
+  require(text.has_value(), "cannot read {}: is its folder a checkpoint?", path.string());
+  return parse_strictly(*text, path.string(), 16);
 }
 
 // Keys that change no number of the model: names and files, token ids, how text is generated, what

@@ -1,13 +1,11 @@
 #include "transformer/checkpoint/model_files.hpp"
 
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {
@@ -22,13 +20,6 @@ namespace {
 bool is_plain_file_name(const std::string& name) {
   return name.find_first_of(std::string("/\\\0", 3)) == std::string::npos &&
          name.ends_with(".safetensors") && !name.starts_with(".");
-}
-
-std::string text_of(const fs::path& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), "cannot read {}: {}", path.string(), std::strerror(errno));
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -64,7 +55,7 @@ ModelFiles::ModelFiles(const fs::path& directory) : list_(directory / "model.saf
 // files come from different checkpoints.
 void ModelFiles::open_shards(const fs::path& directory) {
   try {
-    const auto file_of = parse_shard_index(text_of(list_));
+    const auto file_of = parse_shard_index(read_file(list_));
     for (const auto& [name, file] : file_of) {
       std::error_code ignored;
       require(fs::exists(directory / file, ignored),

@@ -1,10 +1,7 @@
 #include "transformer/data/token_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -14,6 +11,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 
 namespace ringside::transformer {
 namespace {
@@ -21,16 +19,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t largest_id = std::numeric_limits<std::int32_t>::max();
-
-std::string bytes_of(const std::filesystem::path& path) {
-  errno = 0;
-  require(!std::filesystem::is_directory(path), "it is a directory");
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), "{}", std::strerror(errno));
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
-  require(!bytes.empty(), "it is empty");
-  return bytes;
-}
 
 Tokens sequence_from(const Json& json, std::size_t number) {
   require(json.is_array(), "sequence {} is not a list of token ids", number);
@@ -92,11 +80,14 @@ bool is_token_file(const std::filesystem::path& path) {
 
 std::vector<Tokens> read_tokens(const std::filesystem::path& path, std::int64_t length) {
   require(length >= 1, "a stream of tokens cannot be cut into sequences of {} tokens", length);
+  require(is_token_file(path),
+          "cannot read tokens from {}: its name must end in .json, .u16 or .u32, which gives the "
+          "format",
+          path.string());
+  const std::string bytes = read_file(path, "tokens from");
+  const auto kind = path.extension();
   try {
-    const auto kind = path.extension();
-    require(is_token_file(path),
-            "its name must end in .json, .u16 or .u32, which gives the format");
-    const std::string bytes = bytes_of(path);
+    require(!bytes.empty(), "it is empty");
     if (kind == ".json") return sequences_of_json(bytes);
     return kind == ".u16" ? sequences_of_stream<std::uint16_t>(bytes, length)
                           : sequences_of_stream<std::uint32_t>(bytes, length);

@@ -1,15 +1,13 @@
 #include "transformer/tokenizer/tokenizer_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "transformer/tokenizer/alphabet.hpp"
 
 namespace ringside::transformer {
@@ -301,10 +299,7 @@ Tokenizer load_tokenizer(const fs::path& file_or_directory) {
   const fs::path path = fs::is_directory(file_or_directory, error)
                             ? file_or_directory / "tokenizer.json"
                             : file_or_directory;
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), "cannot read the tokenizer {}: {}", path.string(), std::strerror(errno));
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string text = read_file(path, "the tokenizer");
   try {
     return parse_tokenizer(text);
   } catch (const Error& problem) {

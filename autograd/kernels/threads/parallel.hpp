@@ -21,6 +21,7 @@ void parallel_for_pieces(
     std::int64_t count, std::int64_t grain,
     const std::function<void(int piece, std::int64_t begin, std::int64_t end)>& body);
 int pieces_of(std::int64_t count, std::int64_t grain);
+bool in_loop();  // whether the calling thread runs a body
 
 // The same for bodies that do not need the number of their piece. What it passes on is small enough
 // that std::function allocates nothing.

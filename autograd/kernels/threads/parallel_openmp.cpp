@@ -1,16 +1,13 @@
 #include <omp.h>
 
-#include <algorithm>
 #include <exception>
 
 #include "autograd/kernels/threads/parallel.hpp"
 
 namespace ringside::autograd {
 
-int pieces_of(std::int64_t count, std::int64_t grain) {
-  if (omp_in_parallel()) return 1;
-  return static_cast<int>(
-      std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, threads()));
+bool in_loop() {
+  return omp_in_parallel() != 0;
 }
 
 void parallel_for_pieces(std::int64_t count, std::int64_t grain,

@@ -1,25 +1,21 @@
 // Replaces parallel_openmp.cpp if the compiler has no OpenMP, and in builds with sanitizers: the
 // calling thread runs the pieces of a loop one after the other.
-#include <algorithm>
-
 #include "autograd/kernels/threads/parallel.hpp"
 
 namespace ringside::autograd {
 namespace {
 
-thread_local bool in_a_loop = false;
+thread_local bool looping = false;
 
 struct Loop {
-  Loop() { in_a_loop = true; }
-  ~Loop() { in_a_loop = false; }
+  Loop() { looping = true; }
+  ~Loop() { looping = false; }
 };
 
 }  // namespace
 
-int pieces_of(std::int64_t count, std::int64_t grain) {
-  if (in_a_loop) return 1;
-  return static_cast<int>(
-      std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, threads()));
+bool in_loop() {
+  return looping;
 }
 
 void parallel_for_pieces(std::int64_t count, std::int64_t grain,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <latch>
 #include <thread>
 #include <vector>
@@ -39,6 +40,12 @@ void set_threads(int n) {
 
 int threads() {
   return threads_here;
+}
+
+int pieces_of(std::int64_t count, std::int64_t grain) {
+  if (in_loop()) return 1;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, threads()));
 }
 
 }  // namespace ringside::autograd

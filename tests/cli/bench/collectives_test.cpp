@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/read_file.hpp"
 #include "cli/bench/bench_options.hpp"
 #include "cli/bench/calibrate.hpp"
 #include "cli/bench/data.hpp"

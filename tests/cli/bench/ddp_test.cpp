@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/read_file.hpp"
 #include "cli/bench/training/ddp_report.hpp"
 #include "tests/cli/bench/run_bench.hpp"
 #include "tests/cli/pictures/report/markup.hpp"

@@ -1,10 +1,10 @@
 // `ringside bench train`: its figures are consistent.
 #include <filesystem>
-#include <fstream>
 
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"

@@ -1,6 +1,5 @@
 // `ringside account` as a user sees it.
 #include <cmath>
-#include <fstream>
 #include <regex>
 #include <set>
 #include <string>
@@ -9,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/read_file.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"

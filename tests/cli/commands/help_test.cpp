@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "cli/pictures/pipeline/pipeline_proof.hpp"
@@ -24,7 +25,6 @@ namespace {
 using namespace pipeline_parallel;
 using testing::contains;
 using testing::Outcome;
-using testing::read_file;
 using testing::ringside_binary;
 using testing::run_program;
 
@@ -263,7 +263,7 @@ TEST_CASE("wrong arguments get a sentence") {
   CHECK(error_of({"step", "pipeline", "--weight", "3"}) ==
         "ringside: W is a part of backward, so it cannot take 3 where backward takes 2\n");
   CHECK(contains(error_of({"step", "pipeline", "csv:/nowhere.csv"}),
-                 "cannot read the schedule in /nowhere.csv: does the file exist?"));
+                 "cannot read the schedule in /nowhere.csv: No such file or directory"));
 }
 
 }  // namespace

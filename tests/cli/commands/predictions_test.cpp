@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;

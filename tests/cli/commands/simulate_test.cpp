@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/read_file.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -278,7 +279,7 @@ TEST_CASE("a file that is no trace gets a sentence with its place") {
   CHECK(contains(run_program({ringside_binary, "timeline", path}).err,
                  "step.json has no training step: expected a file of `ringside train --trace`"));
   CHECK(contains(simulate({"--model", "tiny", "--measured", "none.json"}).err,
-                 "cannot read none.json: does the file exist, and may you read it?"));
+                 "cannot read none.json: No such file or directory"));
 }
 
 TEST_CASE("every collective has a table and figures of its own") {

@@ -1,10 +1,10 @@
 // `ringside step context`, `step experts` and `step mesh`: what they print and write.
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -52,8 +52,7 @@ TEST_CASE("step context writes its figures and a picture") {
   CHECK(json["order"] == "contiguous");
   CHECK(json["by_rank"].size() == 3);
   CHECK(json["blocks"].size() == 9);
-  std::ifstream file(svg);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = read_file(svg);
   CHECK(text.starts_with("<svg"));
   CHECK(contains(text, "rank 2 in step 1: queries of piece 2, keys of piece 1"));
 }

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/player/player_data.hpp"
 #include "cli/pictures/player/player_page.hpp"
 #include "parallel/pipeline/csv.hpp"
@@ -39,7 +40,7 @@ std::string page_of(const std::vector<std::string>& arguments) {
   command.insert(command.end(), arguments.begin(), arguments.end());
   const Outcome outcome = run_program(command);
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-  return testing::read_file(file);
+  return read_file(file);
 }
 
 const Json& algorithm_in(const Json& data, const std::string& name) {

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/player/player_data.hpp"
 #include "cli/pictures/player/player_page.hpp"
 #include "collectives/selection/cost_lines.hpp"
@@ -35,7 +36,7 @@ using testing::run_program;
 struct TemporaryPage {
   std::string path = fmt::format("/tmp/ringside_player_test_{}.html", getpid());
   ~TemporaryPage() { std::remove(path.c_str()); }
-  std::string text() const { return testing::read_file(path); }
+  std::string text() const { return read_file(path); }
 };
 
 // The page of `ringside step COLLECTIVE -n RANKS`, as the program writes it.

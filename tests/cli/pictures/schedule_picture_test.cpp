@@ -1,6 +1,7 @@
 // The picture of a collective: docs/ring.svg is what the program draws, every step is in it, and
 // its colours can be read.
 #include "cli/pictures/schedule/schedule_picture.hpp"
+#include "base/read_file.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +21,6 @@ namespace {
 
 using namespace collectives;
 using testing::contains;
-using testing::read_file;
 using testing::ringside_binary;
 using testing::run_program;
 

@@ -1,5 +1,6 @@
 // The flight recorder's files, and what a postmortem makes of them.
 #include "collectives/diagnostics/flight_recorder.hpp"
+#include "base/read_file.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -83,7 +84,7 @@ TEST_CASE("a record is not written through a link that somebody else has put in 
   std::filesystem::create_symlink(victim, folder.path / "0.flight");
   Recorder recorder(0, 1, folder, 1);
   recorder.write("rank 1 is gone");
-  CHECK(tests::read_file(victim) == "precious");
+  CHECK(read_file(victim) == "precious");
 }
 
 TEST_CASE("without a folder nothing is written") {
@@ -132,16 +133,15 @@ TEST_CASE("a recorder lives until a signal handler has written its file") {
     while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   ::pthread_kill(signalled.native_handle(), SIGUSR1);
-  CHECK(!tests::read_file(first).empty());  // the handler runs
+  CHECK(!read_file(first).empty());  // the handler runs
   std::thread destroyer([&] {
     recorder.reset();
     destroyed = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK(!destroyed);
-  std::ifstream file(pipe, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-  CHECK(bytes.size() == sizeof(FlightHeader) + FlightRecorder::capacity * sizeof(FlightEntry));
+  CHECK(read_file(pipe).size() ==
+        sizeof(FlightHeader) + FlightRecorder::capacity * sizeof(FlightEntry));
   stop = true;
   destroyer.join();
   signalled.join();

@@ -137,7 +137,7 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
   says({ring, object_of(Collective::broadcast, "binomial", 3)}, "one file is for one collective");
   CHECK(contains(error_of(File("form.json", std::string("{"))), "parse error"));
   CHECK(error_of("no/such.json") ==
-        "the algorithm no/such.json cannot be read: No such file or directory");
+        "cannot read the algorithm no/such.json: No such file or directory");
 }
 
 TEST_CASE("a file is for the numbers of ranks that it has, and for its collective") {

@@ -1,9 +1,9 @@
 // Algorithms of MSCCL: what they become, over every transport, and what is refused.
 #include "collectives/exchange/msccl_xml.hpp"
+#include "base/read_file.hpp"
 
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include <fmt/format.h>
@@ -24,9 +24,7 @@ namespace {
 const std::filesystem::path files = std::filesystem::path(__FILE__).parent_path() / "msccl";
 
 std::string msccl_file(const std::string& name) {
-  std::ifstream file(files / name);
-  REQUIRE(file.good());
-  return {std::istreambuf_iterator<char>(file), {}};
+  return read_file(files / name);
 }
 
 std::string replaced_once(std::string text, const std::string& what, const std::string& with) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "tests/cli/run_program.hpp"
 

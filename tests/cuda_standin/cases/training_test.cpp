@@ -1,6 +1,7 @@
 // `ringside train --device cuda` and the benches of several processes, with a GPU each.
 #include <algorithm>
 
+#include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/sample.hpp"
 #include "tests/text.hpp"

@@ -1,9 +1,8 @@
 // Checkpoints do not depend on the mesh: any mesh loads and saves the same files, and a run that
 // was saved on one mesh continues on another.
-#include <fstream>
-#include <iterator>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "tests/text.hpp"
 #include "tests/training/mesh/mesh_run.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -15,12 +14,6 @@ using namespace ringside::testing;
 using tests::contains;
 
 namespace {
-
-std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE(file.is_open());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 Problem brief(bool tied, std::int64_t steps) {
   Problem problem;
@@ -111,8 +104,8 @@ TEST_CASE("a mesh that loads a checkpoint and saves it writes the same files") {
       run_on_mesh(problem, mesh, saved, 3, again);
       for (const char* file : {"model.safetensors", "training-3.safetensors", "config.json"}) {
         CAPTURE(file);
-        CHECK(bytes_of(saved / file) == bytes_of(again / file));
-        CHECK(bytes_of(saved / file) == bytes_of(again / "later" / file));
+        CHECK(read_file(saved / file) == read_file(again / file));
+        CHECK(read_file(saved / file) == read_file(again / "later" / file));
       }
     }
   }

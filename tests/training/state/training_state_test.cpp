@@ -1,4 +1,5 @@
 #include "training/state/training_state.hpp"
+#include "base/read_file.hpp"
 
 #include <array>
 #include <chrono>
@@ -106,11 +107,6 @@ std::vector<std::string> names_in(const fs::path& directory) {
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void overwrite(const fs::path& path, std::streamoff at, char byte) {
@@ -334,7 +330,7 @@ TEST_CASE("what is written in the background equals what is saved at once to the
       CHECK(names_in(meanwhile.path()).size() == 5);
       for (const std::string& name : names_in(at_once.path())) {
         CAPTURE(name);
-        CHECK((content_of(meanwhile.path() / name) == content_of(at_once.path() / name)));
+        CHECK((read_file(meanwhile.path() / name) == read_file(at_once.path() / name)));
       }
     }
   }

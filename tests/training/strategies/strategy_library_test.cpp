@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
 

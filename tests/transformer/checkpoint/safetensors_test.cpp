@@ -1,4 +1,5 @@
 #include "transformer/checkpoint/safetensors.hpp"
+#include "base/read_file.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -87,8 +88,7 @@ TEST_CASE("the file has the bytes that the format prescribes") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "f";
   write_safetensors(path, {view("x", StoredType::f32, {1}, std::vector<float>{1.0f})});
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const std::string bytes = read_file(path);
   const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   CHECK(bytes == file_of(header + std::string((8 - header.size() % 8) % 8, ' '),
                          std::string("\0\0\x80\x3f", 4)));
@@ -102,7 +102,7 @@ TEST_CASE("a file names what was changed in it after it was written") {
     write_safetensors(
         path, {view("x", StoredType::f32, {2}, values), view("y", StoredType::f32, {1, 2}, values)},
         {{"step", "12"}, {"format", "pt"}});
-    std::string bytes = ringside::tests::read_file(path);
+    std::string bytes = read_file(path);
     if (!from.empty()) bytes.replace(bytes.rfind(from), from.size(), to);
     directory.write("f", bytes);
     return SafetensorsFile(path).changes();

@@ -1,4 +1,5 @@
 #include "transformer/tokenizer/bpe_trainer.hpp"
+#include "base/read_file.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

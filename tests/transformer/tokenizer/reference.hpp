@@ -2,18 +2,15 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "base/read_file.hpp"
 #include "tests/text.hpp"
 
 namespace ringside::testing {
-
-using tests::read_file;
 
 inline constexpr const char* reference_names[] = {"gpt2",
                                                   "llama3",

@@ -1,4 +1,5 @@
 #include "transformer/tokenizer/tokenizer_file.hpp"
+#include "base/read_file.hpp"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
 #include "transformer/tokenizer/tokenizer.hpp"
+#include "base/read_file.hpp"
 
 #include <string>
 #include <thread>

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/read_file.hpp"
 #include "cli/commands/train/device_option.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/process_group.hpp"

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
 

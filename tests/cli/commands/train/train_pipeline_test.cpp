@@ -2,6 +2,7 @@
 // pipeline, resuming elsewhere, and refusals with what would fit.
 #include <sstream>
 
+#include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 
 using namespace ringside;
@@ -14,11 +15,6 @@ const Command four_layers = {"--layers", "4", "--dtype", "fp64", "--optimizer", 
 Command with(Command command, const Command& more) {
   command.insert(command.end(), more.begin(), more.end());
   return command;
-}
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -38,12 +34,12 @@ TEST_CASE(
   CHECK(contains(pipeline.out, "ranks    2 over shm, mesh pp=2, zb_h1, single, 1 thread each\n"));
   CHECK(largest_difference_of(training.path("alone") / "model.safetensors",
                               training.path("pipeline") / "model.safetensors") == 0);
-  const std::string spans = text_of(trace);
+  const std::string spans = read_file(trace);
   for (const char* span : {"forward", "backward input", "backward weight", "wait for send"}) {
     CAPTURE(span);
     CHECK(contains(spans, span));
   }
-  CHECK(contains(text_of(training.path("report.html")), "backward weight (1W3)"));
+  CHECK(contains(read_file(training.path("report.html")), "backward weight (1W3)"));
 }
 
 // The example of docs/pipeline_parallel.md, shorter: on the text that train reads by default.

@@ -2,8 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/report/report.hpp"
 #include "cli/pictures/tracks_figure.hpp"
 #include "tests/cli/browser.hpp"
@@ -27,7 +26,6 @@ using testing::Outcome;
 using testing::ringside_binary;
 using testing::run_program;
 using tests::contains;
-using tests::read_file;
 using tests::what_is_malformed;
 using Command = std::vector<std::string>;
 
