@@ -147,7 +147,8 @@ TEST_CASE("csv:FILE is the name of a schedule, and must fit the run") {
                        "name the file in it",
                        Error);
   std::remove(path.c_str());
-  CHECK(error_with(2, 4, 0) == "cannot read the schedule in " + path + ": No such file or directory");
+  CHECK(error_with(2, 4, 0) ==
+        "cannot read the schedule in " + path + ": No such file or directory");
 }
 
 }  // namespace

@@ -262,7 +262,8 @@ TEST_CASE("generate continues a text with a checkpoint") {
   CHECK(generate({"--prompt", "x", "--tokens", "0"}).out == "x\n");
   CHECK(generate({"--prompt", ""}).err == "ringside: a prompt needs at least one byte\n");
   CHECK(generate({"--prompt-file", model + "/no"}).err ==
-        "ringside: cannot read the beginning of the text from " + model + "/no: No such file or directory\n");
+        "ringside: cannot read the beginning of the text from " + model +
+            "/no: No such file or directory\n");
   CHECK(generate({"--prompt", "a", "--prompt-file", file}).exit_code == 2);
   CHECK(generate({"--top-k", "-1"}).exit_code == 2);
 }
