@@ -28,7 +28,6 @@ struct CallTimes;
 struct Connections;
 struct DeviceCalls;
 struct GroupOptions;
-class RankNames;
 struct RankInfo;
 struct Traffic;
 

@@ -35,7 +35,7 @@ bool Work::wait_for(Seconds timeout) const {
   auto& shared = *state_->shared;
   std::unique_lock lock(shared.mutex);
   const auto is_done = [this] { return state_->done; };
-  if (timeout == Seconds::max()) {  // too long to be added to the clock
+  if (timeout > Seconds(1e9)) {  // three decades; the clock cannot count much further
     state_->waited_for = true;
     shared.changed.wait(lock, is_done);
   } else {

@@ -101,19 +101,20 @@ ReduceOp op_of(ringside_op op) {
   return static_cast<ReduceOp>(op);
 }
 
-// Blocks in blocking(group), or gives out the Work of starting(group).
-template <class BlockingCall, class StartingCall>
-ringside_status make_call(ringside_group* group, ringside_work** work, BlockingCall blocking,
-                          StartingCall starting) {
+// Makes `call(group, form)` in the form that blocks, or in the one whose Work it gives out.
+template <class... Parameters, class MakeCall>
+ringside_status make_call(ringside_group* group, ringside_work** work,
+                          void (ProcessGroup::*blocking)(Parameters...),
+                          Work (ProcessGroup::*starting)(Parameters...), MakeCall call) {
   return status_of([&] {
     ProcessGroup& ranks = connected(group);
     const std::lock_guard one_at_a_time(group->calls);
     if (work) {
-      *work = new ringside_work{starting(ranks)};
+      *work = new ringside_work{call(ranks, starting)};
       return;
     }
     const Blocking here;
-    blocking(ranks);
+    call(ranks, blocking);
   });
 }
 
@@ -204,10 +205,11 @@ ringside_status ringside_connect(ringside_group* group, int rank, int size,
     options.executor.check = check_this_thread;
     const Blocking here;
     // The connector proves the key and the name together.
-    group->connected =
+    auto connected =
         ProcessGroup::over(group->listening->connect(job_key, rank, members, check_this_thread),
                            options, hosts_of(members));
-    group->messages.emplace(*group->connected);
+    group->messages.emplace(connected);  // without them the group is not connected
+    group->connected = std::move(connected);
     group->transport = group->connected->backend_name();
     group->listening.reset();
   });
@@ -248,116 +250,84 @@ const char* ringside_algorithm(ringside_group* group, const char* collective, si
 
 ringside_status ringside_all_reduce(ringside_group* group, void* data, size_t count,
                                     ringside_type type, ringside_op op, ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) { ranks.all_reduce(Buffer(data, count, type_of(type)), op_of(op)); },
-      [&](ProcessGroup& ranks) {
-        return ranks.all_reduce_async(Buffer(data, count, type_of(type)), op_of(op));
-      });
+  return make_call(group, work, &ProcessGroup::all_reduce, &ProcessGroup::all_reduce_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(Buffer(data, count, type_of(type)), op_of(op), {});
+                   });
 }
 
 ringside_status ringside_broadcast(ringside_group* group, void* data, size_t count,
                                    ringside_type type, int root, ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) { ranks.broadcast(Buffer(data, count, type_of(type)), root); },
-      [&](ProcessGroup& ranks) {
-        return ranks.broadcast_async(Buffer(data, count, type_of(type)), root);
-      });
+  return make_call(group, work, &ProcessGroup::broadcast, &ProcessGroup::broadcast_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(Buffer(data, count, type_of(type)), root, {});
+                   });
 }
 
 ringside_status ringside_reduce(ringside_group* group, void* data, size_t count, ringside_type type,
                                 ringside_op op, int root, ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) {
-        ranks.reduce(ConstBuffer(data, count, type_of(type)), Buffer(data, count, type_of(type)),
-                     root, op_of(op));
-      },
-      [&](ProcessGroup& ranks) {
-        return ranks.reduce_async(ConstBuffer(data, count, type_of(type)),
-                                  Buffer(data, count, type_of(type)), root, op_of(op));
-      });
+  return make_call(group, work, &ProcessGroup::reduce, &ProcessGroup::reduce_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(ConstBuffer(data, count, type_of(type)),
+                                          Buffer(data, count, type_of(type)), root, op_of(op), {});
+                   });
 }
 
 ringside_status ringside_all_gather(ringside_group* group, const void* input, void* output,
                                     size_t count, const size_t* counts, ringside_type type,
                                     ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) {
-        ranks.all_gather(ConstBuffer(input, own(count, counts, ranks), type_of(type)),
-                         blocks(output, count, counts, type_of(type), ranks));
-      },
-      [&](ProcessGroup& ranks) {
-        return ranks.all_gather_async(ConstBuffer(input, own(count, counts, ranks), type_of(type)),
-                                      blocks(output, count, counts, type_of(type), ranks));
-      });
+  return make_call(group, work, &ProcessGroup::all_gather, &ProcessGroup::all_gather_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(
+                         ConstBuffer(input, own(count, counts, ranks), type_of(type)),
+                         blocks(output, count, counts, type_of(type), ranks), {});
+                   });
 }
 
 ringside_status ringside_reduce_scatter(ringside_group* group, const void* input, void* output,
                                         size_t count, const size_t* counts, ringside_type type,
                                         ringside_op op, ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) {
-        ranks.reduce_scatter(blocks(input, count, counts, type_of(type), ranks),
-                             Buffer(output, own(count, counts, ranks), type_of(type)), op_of(op));
-      },
-      [&](ProcessGroup& ranks) {
-        return ranks.reduce_scatter_async(blocks(input, count, counts, type_of(type), ranks),
+  return make_call(group, work, &ProcessGroup::reduce_scatter, &ProcessGroup::reduce_scatter_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(blocks(input, count, counts, type_of(type), ranks),
                                           Buffer(output, own(count, counts, ranks), type_of(type)),
-                                          op_of(op));
-      });
+                                          op_of(op), {});
+                   });
 }
 
 ringside_status ringside_gather(ringside_group* group, const void* input, void* output,
                                 size_t count, ringside_type type, int root, ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) {
-        ranks.gather(ConstBuffer(input, count, type_of(type)),
-                     blocks(output, count, nullptr, type_of(type), ranks), root);
-      },
-      [&](ProcessGroup& ranks) {
-        return ranks.gather_async(ConstBuffer(input, count, type_of(type)),
-                                  blocks(output, count, nullptr, type_of(type), ranks), root);
-      });
+  return make_call(group, work, &ProcessGroup::gather, &ProcessGroup::gather_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(ConstBuffer(input, count, type_of(type)),
+                                          blocks(output, count, nullptr, type_of(type), ranks),
+                                          root, {});
+                   });
 }
 
 ringside_status ringside_scatter(ringside_group* group, const void* input, void* output,
                                  size_t count, ringside_type type, int root, ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) {
-        ranks.scatter(blocks(input, count, nullptr, type_of(type), ranks),
-                      Buffer(output, count, type_of(type)), root);
-      },
-      [&](ProcessGroup& ranks) {
-        return ranks.scatter_async(blocks(input, count, nullptr, type_of(type), ranks),
-                                   Buffer(output, count, type_of(type)), root);
-      });
+  return make_call(group, work, &ProcessGroup::scatter, &ProcessGroup::scatter_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(blocks(input, count, nullptr, type_of(type), ranks),
+                                          Buffer(output, count, type_of(type)), root, {});
+                   });
 }
 
 ringside_status ringside_all_to_all(ringside_group* group, const void* input, void* output,
                                     size_t count, const size_t* sent, const size_t* received,
                                     ringside_type type, ringside_work** work) {
-  return make_call(
-      group, work,
-      [&](ProcessGroup& ranks) {
-        ranks.all_to_all(blocks(input, count, sent, type_of(type), ranks),
-                         blocks(output, count, received, type_of(type), ranks));
-      },
-      [&](ProcessGroup& ranks) {
-        return ranks.all_to_all_async(blocks(input, count, sent, type_of(type), ranks),
-                                      blocks(output, count, received, type_of(type), ranks));
-      });
+  return make_call(group, work, &ProcessGroup::all_to_all, &ProcessGroup::all_to_all_async,
+                   [&](ProcessGroup& ranks, auto form) {
+                     return (ranks.*form)(blocks(input, count, sent, type_of(type), ranks),
+                                          blocks(output, count, received, type_of(type), ranks),
+                                          {});
+                   });
 }
 
 ringside_status ringside_barrier(ringside_group* group, ringside_work** work) {
-  return make_call(
-      group, work, [&](ProcessGroup& ranks) { ranks.barrier(); },
-      [&](ProcessGroup& ranks) { return ranks.barrier_async(); });
+  return make_call(group, work, &ProcessGroup::barrier, &ProcessGroup::barrier_async,
+                   [&](ProcessGroup& ranks, auto form) { return (ranks.*form)(); });
 }
 
 ringside_status ringside_send(ringside_group* group, const void* data, size_t count,

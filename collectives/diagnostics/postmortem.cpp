@@ -221,9 +221,11 @@ std::vector<Flight> read_flights(const std::filesystem::path& folder) {
   });
   for (std::size_t i = 1; i < flights.size(); ++i) {
     const FlightHeader &a = flights[i - 1].header, &b = flights[i].header;
-    require(std::string_view(a.group) != b.group || a.size == b.size,
-            "{} holds files of different jobs: of {} ranks, and of {}", folder.string(), a.size,
-            b.size);
+    if (std::string_view(a.group) != b.group) continue;
+    require(a.size == b.size, "{} holds files of different jobs: of {} ranks, and of {}",
+            folder.string(), a.size, b.size);
+    require(a.rank != b.rank, "{} holds two records of rank {}: leave one of them there",
+            folder.string(), a.rank);
   }
   return flights;
 }

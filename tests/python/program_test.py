@@ -83,7 +83,7 @@ def test_errors_are_the_sentences_of_the_program():
                           "Try: ringside step --help")
     assert "there is no option --colour" in str(error_of(lambda: ringside.step(colour="red")))
     error = error_of(lambda: ringside.prove(algorithm="none.json"))
-    assert "none.json cannot be read" in str(error)
+    assert "cannot read the algorithm none.json" in str(error)
     assert "Usage: ringside step" in pydoc.render_doc(ringside.step)
 
 

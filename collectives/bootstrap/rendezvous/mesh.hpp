@@ -50,7 +50,6 @@ class MeshBuilder {
 
   // Throws if there is no use in waiting any longer.
   void set_check(std::function<void()> check) { check_ = std::move(check); }
-  void check() const { check_(); }
 
   // Takes connections of the purpose `join`; without it they are closed.
   void set_welcome_joiner(Acceptor::Welcome welcome) { welcome_joiner_ = std::move(welcome); }

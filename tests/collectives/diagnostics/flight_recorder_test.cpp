@@ -248,6 +248,18 @@ TEST_CASE("an error names a file that is not a flight recorder's") {
       Error);
 }
 
+TEST_CASE("two records of one rank are refused") {
+  const Folder folder;
+  for (const int rank : {0, 1}) Recorder(rank, 2, folder, 1).write("x");
+  CHECK(read_flights(folder.path).size() == 2);
+  std::filesystem::copy_file(folder.path / "1.flight", folder.path / "1-copy.flight");
+  CHECK_THROWS_WITH_AS(
+      read_flights(folder.path),
+      fmt::format("{} holds two records of rank 1: leave one of them there", folder.path.string())
+          .c_str(),
+      Error);
+}
+
 TEST_CASE("a postmortem begins with the verdict, and numbers all ranks as in the job") {
   // dp=2,tp=2: the rows are the ranks 0, 1 and 2, 3, the columns 0, 2 and 1, 3. Rank 3 is killed.
   // Rank 1 waits for it in a column, rank 2 in a row, and rank 0 for rank 1 in a row: rank 1 is
