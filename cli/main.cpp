@@ -69,9 +69,8 @@ std::string about_stray(const CLI::App& app, const std::vector<std::string>& str
                        did_you_mean(strays.front(), names));
   }
   // A wrong option leaves its value behind, too: the option is what to mend.
-  const auto option = std::find_if(strays.begin(), strays.end(), [](const std::string& stray) {
-    return stray.size() > 1 && stray.starts_with('-');
-  });
+  const auto option = std::ranges::find_if(
+      strays, [](const std::string& stray) { return stray.size() > 1 && stray.starts_with('-'); });
   if (option == strays.end()) return fmt::format("'{}' is one argument too many", strays.front());
   for (const CLI::Option* known : deepest_command(app).get_options())
     for (const std::string& name : known->get_lnames()) names.push_back("--" + name);

@@ -88,32 +88,8 @@ const Tensor::Impl& Tensor::impl() const {
   return *impl_;
 }
 
-const Shape& Tensor::shape() const {
-  return impl().shape;
-}
-const Shape& Tensor::strides() const {
-  return impl().strides;
-}
-std::int64_t Tensor::dim() const {
-  return static_cast<std::int64_t>(impl().shape.size());
-}
-std::int64_t Tensor::elements() const {
-  return impl().elements;
-}
-DType Tensor::dtype() const {
-  return impl().dtype;
-}
-std::int64_t Tensor::offset() const {
-  return impl().offset;
-}
-const std::shared_ptr<Storage>& Tensor::storage() const {
-  return impl().storage;
-}
-Device Tensor::device() const {
-  return impl().storage->device();
-}
-bool Tensor::is_contiguous() const {
-  return impl().contiguous;
+const Layout& Tensor::layout() const {
+  return impl();
 }
 
 std::int64_t Tensor::size(std::int64_t d) const {

@@ -52,6 +52,16 @@ using PostAccumulateGradHook = std::function<void(const Tensor& parameter)>;
 // runs.
 using GradHook = std::function<void(const Tensor& grad)>;
 
+// Where the numbers of a tensor are, and how they lie there.
+struct Layout {
+  std::shared_ptr<Storage> storage;
+  std::int64_t offset = 0;  // in elements, from the start of the storage
+  Shape shape, strides;
+  DType dtype = DType::fp32;
+  bool contiguous = true;
+  std::int64_t elements = 0;
+};
+
 class Tensor {
  public:
   // Undefined: "no gradient", "no bias". Only defined(), is_same() and copies are allowed.
@@ -86,16 +96,16 @@ class Tensor {
   // Whether both are the same variable; equal numbers are not enough.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
 
-  const Shape& shape() const;
-  const Shape& strides() const;
-  std::int64_t dim() const;                 // number of dimensions
+  const Shape& shape() const { return layout().shape; }
+  const Shape& strides() const { return layout().strides; }
+  std::int64_t dim() const { return static_cast<std::int64_t>(shape().size()); }
   std::int64_t size(std::int64_t d) const;  // of dimension d; d < 0 counts from the end
-  std::int64_t elements() const;
-  DType dtype() const;
-  std::int64_t offset() const;  // in elements, from the start of the storage
-  const std::shared_ptr<Storage>& storage() const;
-  Device device() const;
-  bool is_contiguous() const;
+  std::int64_t elements() const { return layout().elements; }
+  DType dtype() const { return layout().dtype; }
+  std::int64_t offset() const { return layout().offset; }
+  const std::shared_ptr<Storage>& storage() const { return layout().storage; }
+  Device device() const { return storage()->device(); }
+  bool is_contiguous() const { return layout().contiguous; }
 
   // The address of the first element, valid while the storage lives. Throws if T is not the dtype,
   // if the storage is dropped, or if the tensor is on another device than the CPU.
@@ -173,7 +183,8 @@ class Tensor {
 
   struct Impl;
   explicit Tensor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-  const Impl& impl() const;  // throws if undefined
+  const Impl& impl() const;      // throws if undefined
+  const Layout& layout() const;  // likewise
 
   std::shared_ptr<Impl> impl_;
 };

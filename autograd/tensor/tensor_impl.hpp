@@ -10,14 +10,7 @@
 
 namespace ringside::autograd {
 
-struct Tensor::Impl {
-  std::shared_ptr<Storage> storage;
-  std::int64_t offset = 0;  // in elements
-  Shape shape, strides;
-  DType dtype = DType::fp32;
-  bool contiguous = true;
-  std::int64_t elements = 0;
-
+struct Tensor::Impl : Layout {
   // The gradient side, read and written by engine/ only. This room never looks into a Node.
   bool requires_grad = false;
   std::shared_ptr<Node> grad_fn;  // of an op's result

@@ -113,8 +113,7 @@ std::vector<std::string> available_backends() {
 const BenchBackend& bench_backend_named(std::string_view name) {
   const std::vector<std::string> available = available_backends();
   const auto& all = bench_backends();
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const auto& backend) { return backend.name == name; });
+  const auto found = std::ranges::find(all, name, &BenchBackend::name);
   require(found != all.end(), "there is no backend named '{}'{}; this build has {}", name,
           did_you_mean(name, available), fmt::join(available, ", "));
   if (found->device())
@@ -134,9 +133,8 @@ ReduceOp op_named(std::string_view name) {
 }
 
 void check_memory(const BenchOptions& options) {
-  const auto ranks =
-      static_cast<std::uint64_t>(*std::max_element(options.ranks.begin(), options.ranks.end()));
-  const std::uint64_t bytes = *std::max_element(options.bytes.begin(), options.bytes.end());
+  const auto ranks = static_cast<std::uint64_t>(*std::ranges::max_element(options.ranks));
+  const std::uint64_t bytes = *std::ranges::max_element(options.bytes);
   const std::uint64_t needed = ranks * buffers_per_rank * bytes;
   const std::uint64_t available = available_memory().value_or(needed);
   require(needed <= available,

@@ -29,19 +29,16 @@ int cores_here() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// The fastest of all passes: disturbances make a pass slower, never faster. A measured buffer may
-// be a little smaller than requested: it must divide by the number of ranks.
+// A measured buffer may be a little smaller than requested: it must divide by the number of ranks.
 double seconds_of(const Json& rows, const std::string& backend, int ranks,
                   std::string_view algorithm, std::uint64_t bytes) {
-  std::vector<double> passes;
   for (const Json& row : rows) {
     const double measured = row.at("bytes").get<double>(), wanted = static_cast<double>(bytes);
     if (row.at("backend") == backend && row.at("ranks") == ranks &&
         row.at("algorithm") == algorithm && measured <= wanted && measured > wanted / 2)
-      passes.push_back(row.at("time_us").get<double>() * 1e-6);
+      return row.at("time_us").get<double>() * 1e-6;
   }
-  require(!passes.empty(), "nothing was measured for {} with {} ranks", backend, ranks);
-  return std::ranges::min(passes);
+  fail("nothing was measured for {} with {} ranks", backend, ranks);
 }
 
 // Adds a row for each algorithm that these costs select, from few bytes to many.
@@ -61,11 +58,10 @@ void add_selection(Table& table, const std::string& transport, Collective collec
 // What both kinds of calibration have in common.
 void set_up(BenchOptions& options) {
   for (const auto& name : options.backends)
-    if (name != "tcp" && name != "shm" && name != "threads")
-      throw UsageError(
-          fmt::format("--calibrate is for tcp, shm and threads, not for {}: a library selects its "
-                      "algorithms itself",
-                      name));
+    refuse_if(name != "tcp" && name != "shm" && name != "threads",
+              "--calibrate is for tcp, shm and threads, not for {}: a library selects its "
+              "algorithms itself",
+              name);
   options.type = DataType::fp32;
   options.limits = false;
   options.seconds = 0.25;
@@ -80,12 +76,10 @@ int crowd_here() {
 }  // namespace
 
 void set_up_calibration(BenchOptions& options) {
-  const int crowd = options.ranks.empty()
-                        ? crowd_here()
-                        : *std::max_element(options.ranks.begin(), options.ranks.end());
-  if (crowd < 3)
-    throw UsageError(
-        "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
+  const int crowd = options.ranks.empty() ? crowd_here() : *std::ranges::max_element(options.ranks);
+  refuse_if(
+      crowd < 3,
+      "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
   set_up(options);
   options.quantile = 0.25;
   options.collective = Collective::all_gather;
@@ -102,9 +96,8 @@ void set_up_corrections(BenchOptions& options, Collective collective) {
   options.algorithms.clear();
   for (const Algorithm* algorithm : collectives::algorithms_to_select(collective))
     options.algorithms.emplace_back(algorithm->name);
-  if (options.algorithms.size() < 2)
-    throw UsageError(
-        fmt::format("{} has one algorithm: there is nothing to calibrate", name_of(collective)));
+  refuse_if(options.algorithms.size() < 2, "{} has one algorithm: there is nothing to calibrate",
+            name_of(collective));
   if (options.ranks.empty()) {
     const std::set<int> ranks{2, 3, 4, crowd_here()};
     options.ranks.assign(ranks.begin(), ranks.end());

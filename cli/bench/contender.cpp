@@ -176,8 +176,8 @@ std::vector<Contender> contenders_of(const BenchOptions& options, int ranks) {
         std::pair(Limit::device, "bare GPU")}) {
     if (limit == Limit::device && options.collective != Collective::all_reduce)
       continue;  // its kernel moves bytes like an all-reduce only
-    const bool wanted = std::any_of(
-        contenders.begin(), contenders.end(),
+    const bool wanted = std::ranges::any_of(
+        contenders,
         [limit = limit](const Contender& contender) { return contender.limit == limit; });
     if (wanted)
       contenders.push_back({.name = name, .algorithm = "", .limit = limit, .measure = {}});

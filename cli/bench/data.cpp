@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "collectives/algorithms/chunks.hpp"
-#include "collectives/half.hpp"
+#include "collectives/with_element.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -51,70 +51,25 @@ std::int64_t reduced(const Call& call, int ranks, std::uint64_t i) {
   return call.reduce == ReduceOp::avg ? result / ranks : result;
 }
 
+// What an element of type T is computed in.
 template <class T>
-void put(std::byte* at, T value) {
-  std::memcpy(at, &value, sizeof value);
-}
+using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
 
 void put_as(DataType type, std::byte* at, std::int64_t value) {
-  switch (type) {
-    case DataType::fp32:
-      return put(at, static_cast<float>(value));
-    case DataType::fp64:
-      return put(at, static_cast<double>(value));
-    case DataType::fp16:
-      return put(at, collectives::Fp16(static_cast<float>(value)));
-    case DataType::bf16:
-      return put(at, collectives::Bf16(static_cast<float>(value)));
-    case DataType::int32:
-      return put(at, static_cast<std::int32_t>(value));
-    case DataType::int64:
-      return put(at, value);
-    case DataType::uint8:
-      return put(at, static_cast<std::uint8_t>(value));
-    case DataType::int8:
-      return put(at, static_cast<std::int8_t>(value));
-    case DataType::int16:
-      return put(at, static_cast<std::int16_t>(value));
-    case DataType::boolean:
-      return put(at, value != 0);
-  }
-}
-
-template <class T>
-double get(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  if constexpr (std::is_arithmetic_v<T>)
-    return static_cast<double>(value);
-  else
-    return static_cast<float>(value);
+  if (type == DataType::boolean) value = value != 0;
+  collectives::with_element(type, [&]<class T>(T element) {
+    element = T(static_cast<Wide<T>>(value));
+    std::memcpy(at, &element, sizeof element);
+  });
 }
 
 double value_at(DataType type, const std::byte* at) {
-  switch (type) {
-    case DataType::fp32:
-      return get<float>(at);
-    case DataType::fp64:
-      return get<double>(at);
-    case DataType::fp16:
-      return get<collectives::Fp16>(at);
-    case DataType::bf16:
-      return get<collectives::Bf16>(at);
-    case DataType::int32:
-      return get<std::int32_t>(at);
-    case DataType::int64:
-      return get<std::int64_t>(at);
-    case DataType::uint8:
-      return get<std::uint8_t>(at);
-    case DataType::int8:
-      return get<std::int8_t>(at);
-    case DataType::int16:
-      return get<std::int16_t>(at);
-    case DataType::boolean:
-      return get<bool>(at);
-  }
-  fail("there is no type with the number {}", static_cast<int>(type));
+  double value = 0;
+  collectives::with_element(type, [&]<class T>(T element) {
+    std::memcpy(&element, at, sizeof element);
+    value = static_cast<double>(static_cast<Wide<T>>(element));
+  });
+  return value;
 }
 
 // One period of the data of `source`, or of the reduction over all ranks, as bytes.

@@ -15,7 +15,7 @@ constexpr int grey = 7, of_text = 8;
 // Where the value is in the list, to which it is added if it is new.
 template <class List, class Value, class Same>
 std::size_t place_of(List& list, const Value& value, Same same) {
-  const auto found = std::find_if(list.begin(), list.end(), same);
+  const auto found = std::ranges::find_if(list, same);
   if (found != list.end()) return static_cast<std::size_t>(found - list.begin());
   list.push_back(value);
   return list.size() - 1;

@@ -59,7 +59,7 @@ collectives::RankInfo local_rank_info(int rank, int size, const collectives::Ran
 int set_of(const BenchBackend& backend, const std::vector<std::string>& backends) {
   if (backend.ranks_run_as != RanksRunAs::mpirun || !environment(ranks_variable)) return 0;
   const auto sets = under_mpirun(backends);
-  return 1 + static_cast<int>(std::find(sets.begin(), sets.end(), &backend) - sets.begin());
+  return 1 + static_cast<int>(std::ranges::find(sets, &backend) - sets.begin());
 }
 
 bool is_bench_process() {
@@ -102,7 +102,7 @@ int start_bench_job(const BenchOptions& options, int ranks, const std::string& r
   ::setenv(rows_variable, rows_file.c_str(), 1);
   LaunchOptions job;
   job.ranks = ranks + static_cast<int>(under_mpirun(options.backends).size());
-  job.output = RankOutput::rank_0_bare;
+  job.rank_0_bare = true;
   job.command = own_command();
   const int code = launch(job);
   ::unsetenv(ranks_variable);

@@ -38,10 +38,15 @@ Table bench_table(const std::vector<BenchRow>& rows);
 // each size, out of place and in place. `rows` are those of one number of ranks.
 std::string nccl_tests_tables(const std::vector<BenchRow>& rows);
 
+// Of the passes that measured the same, the fastest: disturbances make a pass slower, never faster.
+// Elements that were wrong in any pass stay. Rows are those of the table, in JSON.
+Json fastest_of_passes(const Json& rows);
+
 // In how many cells (number of ranks, backend, size) the selected algorithm takes at most 10 %
-// longer than the fastest one, and how long at worst: a sentence of two lines. If an algorithm was
-// measured both by name and as the selected one, its shorter time counts. Empty unless some cell
-// has a selected algorithm and one that was named. `rows` are those of the table, in JSON.
+// longer than the fastest one, and how long at worst; and how often the model predicted the time
+// within 15 %. If an algorithm was measured both by name and as the selected one, its shorter time
+// counts. Empty unless some cell has a selected algorithm and one that was named. `rows` are those
+// of the table, in JSON.
 std::string selection_in_words(const Json& rows);
 
 // An SVG of busbw over bytes on logarithmic axes: one chart for each number of ranks, one line for

@@ -76,10 +76,9 @@ void add_training(const std::optional<Training>& training, Json& json) {
 void take_torus(const std::string& text, Plan& plan) {
   const MeshShape torus(text, "--torus");
   for (const Axis axis : torus.axes())
-    if (axis != Axis::fsdp && axis != Axis::tp)
-      throw UsageError(
-          "--torus says how many axes of a torus carry fsdp and tp, as in "
-          "fsdp=2,tp=1");
+    refuse_if(axis != Axis::fsdp && axis != Axis::tp,
+              "--torus says how many axes of a torus carry fsdp and tp, as in "
+              "fsdp=2,tp=1");
   plan.torus_fsdp = static_cast<double>(torus.size(Axis::fsdp));
   plan.torus_tp = static_cast<double>(torus.size(Axis::tp));
 }
@@ -111,7 +110,6 @@ void print(const AccountArguments& args, const std::string& text,
   if (args.explain)
     fmt::print(out, "{}\nWhere the figures of {} come from\n  {}\n", derivation_text(derivation),
                machine.name, wrap(sources_text(machine), 80, 2));
-  std::fflush(out);
 }
 
 void list_plans(const AccountArguments& args, const Model& model, const Machine& machine) {
@@ -155,16 +153,13 @@ void account_for(const AccountArguments& args, const Model& model, const Machine
     json["formulas"] = derivation_json(result.derivation);
     write_json_file(args.json, json);
   }
-  if (args.html.empty()) return;
   report.facts.emplace_back("figures", sources_text(machine));
-  write_report(args.html, report);
-  fmt::print(file_beside(args.json), "{}", page_line("report", args.html));
+  write_report(args.html, report, file_beside(args.json));
 }
 
 void run(const AccountArguments& args) {
   if (args.list) return list_names(stdout);
-  if (args.plan.model.empty())
-    throw UsageError("--model is required: a name, or the path of a config.json");
+  refuse_if(args.plan.model.empty(), "--model is required: a name, or the path of a config.json");
   const Model model = find_model(args.plan.model);
   Machine machine = args.plan.machine(args.machine);
   if (!args.memory.empty()) machine.memory = static_cast<double>(parse_bytes(args.memory));
@@ -176,13 +171,12 @@ void run(const AccountArguments& args) {
 }  // namespace
 
 void add_account_command(CLI::App& app) {
-  const Command<AccountArguments> option(
+  const auto [option, args] = add_command(
       app, "account", "Compute what a plan needs: memory, communication, time, what binds", run);
-  AccountArguments& args = *option.args;
   option("--machine MACHINE", args.machine, "Device and network: a name or a JSON file [h100]");
   option("--memory SIZE", args.memory, "Memory of a device, such as 80GB [the machine's]",
          parsed_by(parse_bytes));
-  args.plan.add_to(option.command());
+  args.plan.add_to(option);
   option.flag("--fit", args.fit,
               "List the meshes of --devices that fit, with the fastest plan on each");
   option("--tokens N", args.tokens,
@@ -193,7 +187,7 @@ void add_account_command(CLI::App& app) {
          "Axes of a torus that carry fsdp and tp, for the least batch [1 each]");
   option.flag("--list", args.list, "List the models and machines with their sources");
   option.flag("--explain", args.explain, "Print every formula, its numbers and its source");
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
   option("--html FILE", args.html, "Write a page with pictures to this file");
 }
 

@@ -106,16 +106,14 @@ void compare(const CompareOptions& options) {
                                     [](const Step& s) { return s.bits_per_byte; }));
   report.figures.push_back(
       chart_of("Time of each step", "ms", a, b, [](const Step& s) { return 1e3 * s.seconds; }));
-  write_report(options.html, report);
-  fmt::print("{}", page_line("report", options.html));
+  write_report(options.html, report, stdout);
 }
 
 }  // namespace
 
 void add_compare_command(CLI::App& app) {
-  const Command<CompareOptions> option(app, "compare",
-                                       "Compare two training runs: loss, time, waiting", compare);
-  CompareOptions& args = *option.args;
+  const auto [option, args] =
+      add_command(app, "compare", "Compare two training runs: loss, time, waiting", compare);
   option("A", args.a, "The --metrics file of a run")->required();
   option("B", args.b, "That of another run")->required();
   option("--html FILE", args.html, "Write a page with both losses and step times");

@@ -113,10 +113,9 @@ void evaluate(const EvalArguments& args) {
 }  // namespace
 
 void add_eval_command(CLI::App& app) {
-  const Command<EvalArguments> option(
+  const auto [option, args] = add_command(
       app, "eval", "Evaluate a checkpoint on given tokens: loss, log-probabilities, gradients",
       evaluate);
-  EvalArguments& args = *option.args;
   option("--init DIR", args.init, "The checkpoint's folder: config.json and model.safetensors")
       ->required();
   option.flag("--accept-changes", args.accept_changes,
@@ -132,8 +131,8 @@ void add_eval_command(CLI::App& app) {
          "Cut a stream of tokens into sequences of N tokens [as many as the model can attend to]",
          at_least_one("token"));
   option("--batch N", args.batch, "Sequences in memory at once [8]", at_least_one("sequence"));
-  add_memory_limit(option.command(), args.memory_limit);
-  add_device_option(option.command(), args.device);
+  add_memory_limit(option, args.memory_limit);
+  add_device_option(option, args.device);
   option("--threads N", args.threads, "Number of threads [1]", at_least_one("thread"));
 }
 

@@ -50,7 +50,7 @@ std::vector<std::int32_t> tokens_of(const std::string& text,
                                     const transformer::Vocabulary& vocabulary,
                                     const transformer::Config& config) {
   const auto tokens = vocabulary.encode_prompt(text);
-  const auto largest = *std::max_element(tokens.begin(), tokens.end());
+  const auto largest = *std::ranges::max_element(tokens);
   require(largest < config.vocabulary,
           "the beginning has the byte {}, but the model's vocabulary is 0 to {}: it was not "
           "trained on bytes",
@@ -82,9 +82,8 @@ void generate(const GenerateArguments& args) {
 }  // namespace
 
 void add_generate_command(CLI::App& app) {
-  const Command<GenerateArguments> option(app, "generate", "Continue a text with a checkpoint",
-                                          generate);
-  GenerateArguments& args = *option.args;
+  const auto [option, args] =
+      add_command(app, "generate", "Continue a text with a checkpoint", generate);
   option("--init DIR", args.init, "The checkpoint's folder: config.json and model.safetensors")
       ->required();
   option.flag("--accept-changes", args.accept_changes,
@@ -100,8 +99,8 @@ void add_generate_command(CLI::App& app) {
          not_negative());
   option("--seed N", args.sample.seed, "Seed of the random choices [0]");
   option("--dtype TYPE", args.dtype, "Compute in fp32 or fp64 [fp32]", one_of({"fp32", "fp64"}));
-  add_memory_limit(option.command(), args.memory_limit);
-  add_device_option(option.command(), args.device);
+  add_memory_limit(option, args.memory_limit);
+  add_device_option(option, args.device);
   option("--threads N", args.threads, "Number of threads [1]", at_least_one("thread"));
 }
 

@@ -59,54 +59,45 @@ class Hello {
  private:
   void show_reductions() {
     const Numbers mine = draw(ranks()), sum = sum_of_all(ranks());
-    show(
-        "all_reduce", "every rank gets the sum", mine, mine,
-        [&](In, Out after) { group_.all_reduce(after); }, sum);
-    show("reduce_scatter", "rank r gets element r of the sum", mine, Numbers(1),
-         [&](In before, Out after) { group_.reduce_scatter(before, after); }, {sum[me()]});
-    show(
-        "reduce", "rank 0 gets the sum, the others keep what they have", mine, mine,
-        [&](In before, Out after) { group_.reduce(before, after, 0); }, prints() ? sum : mine);
+    show("all_reduce", "every rank gets the sum", mine, mine, sum,
+         [&](In, Out after) { group_.all_reduce(after); });
+    show("reduce_scatter", "rank r gets element r of the sum", mine, Numbers(1), {sum[me()]},
+         [&](In before, Out after) { group_.reduce_scatter(before, after); });
+    show("reduce", "rank 0 gets the sum, the others keep what they have", mine, mine,
+         prints() ? sum : mine, [&](In before, Out after) { group_.reduce(before, after, 0); });
   }
 
   void show_moves() {
     const Numbers one = draw(1), mine = draw(ranks()), space(ranks(), nothing);
     const int root = group_.size() - 1;
-    show(
-        "all_gather", "every rank gets the numbers of all ranks", one, space,
-        [&](In before, Out after) { group_.all_gather(before, after); }, of_each_rank(0));
-    show(
-        "broadcast", fmt::format("every rank gets the numbers of rank {}", root), mine, mine,
-        [&](In, Out after) { group_.broadcast(after, root); }, drawn_by(root, ranks()));
-    show(
-        "gather", "rank 0 gets the numbers of all ranks", one, space,
-        [&](In before, Out after) { group_.gather(before, after, 0); },
-        prints() ? of_each_rank(0) : space);
+    show("all_gather", "every rank gets the numbers of all ranks", one, space, of_each_rank(0),
+         [&](In before, Out after) { group_.all_gather(before, after); });
+    show("broadcast", fmt::format("every rank gets the numbers of rank {}", root), mine, mine,
+         drawn_by(root, ranks()), [&](In, Out after) { group_.broadcast(after, root); });
+    show("gather", "rank 0 gets the numbers of all ranks", one, space,
+         prints() ? of_each_rank(0) : space,
+         [&](In before, Out after) { group_.gather(before, after, 0); });
     show("scatter", fmt::format("rank r gets element r of rank {}", root), mine, Numbers(1),
-         [&](In before, Out after) { group_.scatter(before, after, root); }, {number(root, me())});
-    show(
-        "all_to_all", "rank r gets element r of every rank", mine, space,
-        [&](In before, Out after) { group_.all_to_all(before, after); }, of_each_rank(me()));
+         {number(root, me())}, [&](In before, Out after) { group_.scatter(before, after, root); });
+    show("all_to_all", "rank r gets element r of every rank", mine, space, of_each_rank(me()),
+         [&](In before, Out after) { group_.all_to_all(before, after); });
   }
 
   void show_send() {
     const Numbers mine = draw(1);
-    show(
-        "send, recv", "rank 1 gets the number of rank 0; no other rank takes part", mine, mine,
-        [&](In before, Out after) {
-          if (group_.rank() == 0) group_.send(before, 1);
-          if (group_.rank() == 1) group_.recv(after, 0);
-        },
-        group_.rank() == 1 ? drawn_by(0, 1) : mine);
+    show("send, recv", "rank 1 gets the number of rank 0; no other rank takes part", mine, mine,
+         group_.rank() == 1 ? drawn_by(0, 1) : mine, [&](In before, Out after) {
+           if (group_.rank() == 0) group_.send(before, 1);
+           if (group_.rank() == 1) group_.recv(after, 0);
+         });
   }
 
   void show_split() {
     ProcessGroup part = group_.split(group_.rank() % 2);
     Numbers sum{0};
     for (int r = group_.rank() % 2; r < group_.size(); r += 2) sum[0] += number(r, 0);
-    show(
-        "split", "even ranks form one group, odd ranks another; all_reduce in each group", draw(1),
-        draw(1), [&](In, Out after) { part.all_reduce(after); }, sum);
+    show("split", "even ranks form one group, odd ranks another; all_reduce in each group", draw(1),
+         draw(1), sum, [&](In, Out after) { part.all_reduce(after); });
   }
 
   std::size_t ranks() const { return static_cast<std::size_t>(group_.size()); }
@@ -137,7 +128,7 @@ class Hello {
   // this rank does not get the numbers that are right.
   template <class Run>
   void show(const std::string& name, const std::string& promise, const Numbers& before,
-            Numbers after, Run run, const Numbers& right) {
+            Numbers after, const Numbers& right, Run run) {
     run(In(before), Out(after));
     const auto all_before = from_all_ranks(group_, before),
                all_after = from_all_ranks(group_, after);
@@ -183,13 +174,12 @@ void hello(const HelloOptions& args) {
 }  // namespace
 
 void add_hello_command(CLI::App& app) {
-  const Command<HelloOptions> option(
+  const auto [option, args] = add_command(
       app, "hello", "Run each collective on small numbers and print them before and after", hello);
-  HelloOptions& args = *option.args;
-  add_ranks_option(option.command(), args.ranks);
-  add_link_option(option.command());
-  add_algorithm_option(option.command());
-  add_backend_option(option.command(), args.ranks.backend);
+  add_ranks_option(option, args.ranks);
+  add_link_option(option);
+  add_algorithm_option(option);
+  add_backend_option(option, args.ranks.backend);
   option("--seed N", args.seed, "Seed of the numbers")->capture_default_str();
 }
 

@@ -12,39 +12,33 @@ struct LaunchArguments {
   LaunchOptions launch;
   std::optional<int> ranks, node_rank;
   double grace = 5;
-  bool bare = false;
 };
 
 void run(const LaunchArguments& args) {
   LaunchOptions options = args.launch;
-  if (options.nodes > 1 && !args.node_rank) {
-    throw UsageError(fmt::format("which of the {} nodes is this? Give --node-rank 0 to {}",
-                                 options.nodes, options.nodes - 1));
-  }
+  refuse_if(options.nodes > 1 && !args.node_rank,
+            "which of the {} nodes is this? Give --node-rank 0 to {}", options.nodes,
+            options.nodes - 1);
   options.node_rank = args.node_rank.value_or(0);
-  if (options.node_rank < 0 || options.node_rank >= options.nodes) {
-    throw UsageError(
-        fmt::format("--node-rank {} does not exist: with --nnodes {} the nodes are 0 to {}",
-                    options.node_rank, options.nodes, options.nodes - 1));
-  }
+  refuse_if(options.node_rank < 0 || options.node_rank >= options.nodes,
+            "--node-rank {} does not exist: with --nnodes {} the nodes are 0 to {}",
+            options.node_rank, options.nodes, options.nodes - 1);
   const std::optional<int> ranks = ranks_or_elastic(args.ranks, options.elastic);
-  if (!ranks) throw UsageError("--ranks is required, or --elastic");
+  refuse_if(!ranks, "--ranks is required, or --elastic");
   options.ranks = *ranks;
   options.grace = Seconds(args.grace);
-  options.output = args.bare ? RankOutput::rank_0_bare : RankOutput::prefixed;
   throw Exit{launch(options)};
 }
 
 }  // namespace
 
 void add_launch_command(CLI::App& app) {
-  const Command<LaunchArguments> option(app, "launch", "Start any program as the ranks of a job",
-                                        run);
-  LaunchArguments& args = *option.args;
+  const auto [option, args] =
+      add_command(app, "launch", "Start any program as the ranks of a job", run);
   LaunchOptions& options = args.launch;
   option("-n,--ranks N", args.ranks, "Number of ranks on this machine [--elastic: MAX]",
          at_least_one("rank"));
-  add_elastic_options(option.command(), options.elastic, options.restarts);
+  add_elastic_options(option, options);
   option("--nnodes M", options.nodes, "Number of machines, each with the same number of ranks [1]",
          at_least_one("node"));
   option("--node-rank K", args.node_rank, "The number of this machine, from 0");
@@ -57,7 +51,8 @@ void add_launch_command(CLI::App& app) {
          "process list shows [one machine: random]");
   option("--grace SECONDS", args.grace,
          "Seconds until the other ranks are ended after one has failed [5]", not_negative());
-  option.flag("--bare", args.bare, "Let rank 0 write to this terminal directly, without a prefix");
+  option.flag("--bare", options.rank_0_bare,
+              "Let rank 0 write to this terminal directly, without a prefix");
   option("PROGRAM ARGS...", options.command, "The program and its arguments, after --")->required();
 }
 

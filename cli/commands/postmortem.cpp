@@ -14,10 +14,10 @@ void print_postmortem(const std::string& folder) {
 }  // namespace
 
 void add_postmortem_command(CLI::App& app) {
-  const Command<std::string> option(
+  const auto [option, args] = add_command(
       app, "postmortem", "Read the flight records of a failed job: which rank stopped where",
       print_postmortem);
-  option("DIR", *option.args, "The folder with the flight records")->required();
+  option("DIR", args, "The folder with the flight records")->required();
 }
 
 }  // namespace ringside::cli

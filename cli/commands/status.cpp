@@ -152,7 +152,7 @@ std::string advice(const std::vector<RankStatus>& answers, const std::vector<int
   if (!ends.empty())
     return fmt::format("Look at {}: others wait for it, and it waits for nobody.",
                        ranks_in_words(ends));
-  const bool any = std::any_of(answers.begin(), answers.end(), [](const RankStatus& rank) {
+  const bool any = std::ranges::any_of(answers, [](const RankStatus& rank) {
     return rank.waits_for >= 0 && rank.seconds >= long_wait;
   });
   return any ? "Ranks wait for each other in a circle."
@@ -187,11 +187,11 @@ void show_status(const StatusArguments& args) {
 }  // namespace
 
 void add_status_command(CLI::App& app) {
-  const Command<StatusArguments> option(
+  const auto [option, args] = add_command(
       app, "status", "Where each rank of a running job is, and who waits for whom", show_status);
-  option("PID", option.args->pid, "The process of any rank of the job [the only job]",
+  option("PID", args.pid, "The process of any rank of the job [the only job]",
          at_least_one("process"));
-  add_json_option(option.command(), option.args->json);
+  add_json_option(option, args.json);
 }
 
 }  // namespace ringside::cli

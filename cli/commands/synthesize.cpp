@@ -57,8 +57,8 @@ void synthesize_as_asked(const SynthesizeOptions& options) {
                           .steps = options.steps,
                           .rounds = options.rounds == 0 ? options.steps : options.rounds,
                           .time_limit = Seconds(options.time_limit)};
-  if (question.root != 0 && !has_root(question.collective))
-    throw UsageError(options.collective + " has no root: leave out --root");
+  refuse_if(question.root != 0 && !has_root(question.collective),
+            "{} has no root: leave out --root", options.collective);
   const Network network = network_named(options.topology, options.ranks);
   const auto start = Clock::now();
   const Synthesis synthesis = synthesize(question, network);
@@ -82,18 +82,16 @@ void synthesize_as_asked(const SynthesizeOptions& options) {
              in_words(question, network), seconds, fmt::join(synthesis.rounds, ", "),
              counted(schedules[0].chunks, "chunk"), counted(std::ssize(schedules[0].steps), "step"),
              promise_of(question.collective));
-  std::fflush(out);
   if (!options.json.empty()) write_algorithm(options, question, network, synthesis.algorithm);
 }
 
 }  // namespace
 
 void add_synthesize_command(CLI::App& app) {
-  const Command<SynthesizeOptions> option(
-      app, "synthesize",
-      "Let a solver find an algorithm for a network, or prove that there is none",
-      synthesize_as_asked);
-  SynthesizeOptions& args = *option.args;
+  const auto [option, args] =
+      add_command(app, "synthesize",
+                  "Let a solver find an algorithm for a network, or prove that there is none",
+                  synthesize_as_asked);
   option("collective NAME", args.collective,
          "all_gather, broadcast, gather, scatter, reduce_scatter, reduce or all_reduce")
       ->required();

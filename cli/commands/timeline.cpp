@@ -36,24 +36,19 @@ void timeline(const TimelineOptions& options) {
     report.figures.push_back(std::move(tracks));
   }
   fmt::print(file_beside(options.json), "{}", text_of(report));
-  if (!options.html.empty()) {
-    write_report(options.html, report);
-    fmt::print(file_beside(options.json), "{}", page_line("report", options.html));
-  }
-  std::fflush(file_beside(options.json));
+  write_report(options.html, report, file_beside(options.json));
   if (!options.json.empty()) write_json_file(options.json, rows);
 }
 
 }  // namespace
 
 void add_timeline_command(CLI::App& app) {
-  const Command<TimelineOptions> option(
-      app, "timeline", "Show what each rank of a traced run did when, and how long it waited",
-      timeline);
-  TimelineOptions& args = *option.args;
+  const auto [option, args] =
+      add_command(app, "timeline",
+                  "Show what each rank of a traced run did when, and how long it waited", timeline);
   option("TRACE", args.trace, "A file of `ringside train --trace` or `ringside simulate --trace`")
       ->required();
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
   option("--html FILE", args.html, "Write a page with the tracks of every rank, to zoom into");
 }
 

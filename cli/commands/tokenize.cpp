@@ -114,23 +114,20 @@ void decode(const TokenizeArguments& args, const Tokenizer& tokenizer) {
 
 void tokenize(const TokenizeArguments& args) {
   if (args.train) {
-    if (!args.tokenizer.empty() || !args.texts.empty() || !args.file.empty() ||
-        !args.decode.empty())
-      throw UsageError(
-          "--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
-    if (args.save.empty())
-      throw UsageError("--train needs a place for the tokenizer: name it with --save");
+    refuse_if(!args.tokenizer.empty() || !args.texts.empty() || !args.file.empty() ||
+                  !args.decode.empty(),
+              "--train makes a tokenizer: leave out --tokenizer, the text, --file and --decode");
+    refuse_if(args.save.empty(), "--train needs a place for the tokenizer: name it with --save");
     return train(args);
   }
-  if (args.tokenizer.empty())
-    throw UsageError("choose a tokenizer (--tokenizer FILE), or train one (--train N --save DIR)");
-  if (!args.data.empty() || !args.save.empty())
-    throw UsageError("--data and --save belong to --train");
+  refuse_if(args.tokenizer.empty(),
+            "choose a tokenizer (--tokenizer FILE), or train one (--train N --save DIR)");
+  refuse_if(!args.data.empty() || !args.save.empty(), "--data and --save belong to --train");
   const int tasks = !args.texts.empty() + !args.file.empty() + !args.decode.empty();
-  if (!args.out.empty() && !transformer::is_token_file(args.out))
-    throw UsageError(fmt::format(
-        "the name of {} must end in .u16, .u32 or .json, which determines the format", args.out));
-  if (tasks != 1) throw UsageError("choose one task: a text, --file FILE or --decode IDS");
+  refuse_if(!args.out.empty() && !transformer::is_token_file(args.out),
+            "the name of {} must end in .u16, .u32 or .json, which determines the format",
+            args.out);
+  refuse_if(tasks != 1, "choose one task: a text, --file FILE or --decode IDS");
   const Tokenizer tokenizer = transformer::load_tokenizer(args.tokenizer);
   if (!args.texts.empty())
     return encode(args, tokenizer, fmt::format("{}", fmt::join(args.texts, " ")), true);
@@ -141,11 +138,10 @@ void tokenize(const TokenizeArguments& args) {
 }  // namespace
 
 void add_tokenize_command(CLI::App& app) {
-  const Command<TokenizeArguments> option(
+  const auto [option, args] = add_command(
       app, "tokenize", "Encode text as tokens, decode tokens, or train a tokenizer", tokenize);
-  TokenizeArguments& args = *option.args;
   option("text TEXT", args.texts, "Text to encode; several texts are joined by spaces");
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
   option.group("Use a tokenizer");
   option("--tokenizer PATH", args.tokenizer, "A tokenizer.json, or a folder with one");
   option("--file FILE", args.file, "Encode a file, or all files of a folder, as one text");

@@ -273,11 +273,10 @@ bool judge(const Run& run, const std::vector<std::string>& expected, ordered_jso
 
 void watch(const WatchArguments& args) {
   for (const std::string& name : args.expect)
-    if (!expectations.contains(name))
-      throw UsageError(
-          fmt::format("--expect: overlap, sharded-optimizer or fsdp is expected, not {}", name));
-  if (args.command.empty() && args.folder.empty())
-    throw UsageError("name a program after --, or the folder of earlier reports with --folder");
+    refuse_if(!expectations.contains(name),
+              "--expect: overlap, sharded-optimizer or fsdp is expected, not {}", name);
+  refuse_if(args.command.empty() && args.folder.empty(),
+            "name a program after --, or the folder of earlier reports with --folder");
   const std::filesystem::path folder =
       !args.folder.empty()
           ? std::filesystem::path(args.folder)
@@ -311,9 +310,8 @@ void watch(const WatchArguments& args) {
 }  // namespace
 
 void add_watch_command(CLI::App& app) {
-  const Command<WatchArguments> option(
+  const auto [option, args] = add_command(
       app, "watch", "What each rank of a PyTorch program sends, keeps and waits for", watch);
-  WatchArguments& args = *option.args;
   option("--expect WORD,...", args.expect,
          "Fail if a run lacks one of them: overlap, sharded-optimizer, fsdp")
       ->allow_extra_args(false);  // or its values would end at --, and options of PROGRAM be ours

@@ -56,7 +56,7 @@ bool FlightFolder::keep_or_remove(bool failed) const {
   std::error_code ignored;
   if (!path_ || !std::filesystem::exists(*path_, ignored)) return false;
   const auto heads = heads_in(*path_);
-  if (failed || std::any_of(heads.begin(), heads.end(), is_requested)) return true;
+  if (failed || std::ranges::any_of(heads, is_requested)) return true;
   std::filesystem::remove_all(*path_, ignored);
   return false;
 }

@@ -65,7 +65,7 @@ int Job::run() {
 Job::Rank Job::start(int local_rank) {
   auto variables = rank_environment(options_, rendezvous_, local_rank);
   if (flights_.path()) variables["RINGSIDE_FLIGHT_DIR"] = *flights_.path();
-  const bool bare = options_.output == RankOutput::rank_0_bare && variables.at("RANK") == "0";
+  const bool bare = options_.rank_0_bare && variables.at("RANK") == "0";
   // Only rank 0, the first, inherits the socket. When it has gone, nobody listens.
   ListeningPort* listening = rendezvous_.listening.get();
   FileDescriptor inherited;
@@ -89,7 +89,7 @@ Job::Rank Job::start(int local_rank) {
 }
 
 bool Job::any_running() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.running; });
+  return std::ranges::any_of(ranks_, [](const auto& rank) { return rank.running; });
 }
 
 // Sleeps until a signal arrives, a rank has written something, the launcher's own output can be
@@ -283,9 +283,7 @@ const Job::Rank* Job::find_suspect() const {
   const auto unlikeliness = [](const Rank* rank) {
     return std::pair(!was_killed(rank->end), rank->failed_at);
   };
-  return *std::min_element(
-      failed_ranks_.begin(), failed_ranks_.end(),
-      [&](const Rank* a, const Rank* b) { return unlikeliness(a) < unlikeliness(b); });
+  return *std::ranges::min_element(failed_ranks_, {}, unlikeliness);
 }
 
 // A rank that complains may end before the rank that it complains of, which was killed first, but
@@ -299,7 +297,7 @@ bool Job::knows_culprit(const Rank& suspect) const {
     return rank.running && (failed_before || is_dying(rank.pid) || (waited && &rank != &cause));
   };
   return was_killed(suspect.end) || deadline_->expired() ||
-         std::none_of(ranks_.begin(), ranks_.end(), may_be_the_cause);
+         std::ranges::none_of(ranks_, may_be_the_cause);
 }
 
 // Kills what is left of a rank's process group and forwards its last output. The group's leader is
@@ -328,7 +326,7 @@ std::string Job::name_of(const Rank& rank) const {
 const Job::Rank& Job::cause_of(const Rank& suspect) const {
   const Rank* cause = &suspect;
   for (std::size_t hops = 0; hops < ranks_.size(); ++hops) {
-    const auto next = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    const auto next = std::ranges::find_if(ranks_, [&](const Rank& rank) {
       return rank.number == cause->blamed && (rank.running || rank.failed_at != 0);
     });
     if (next == ranks_.end()) break;
@@ -341,8 +339,7 @@ void Job::serve_members() {
   if (!members_) return;
   if (!ending_) end_stopped_ranks();
   if (const auto stuck = members_->serve(collectives::ExecutorOptions().timeout)) {
-    const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
-                                   [&](const Rank& each) { return each.number == *stuck; });
+    const auto rank = std::ranges::find(ranks_, *stuck, &Rank::number);
     print(fmt::format("{} does not answer: ending it", name_of(*rank)));
     ::kill(-rank->pid, SIGKILL);
   }
@@ -427,7 +424,7 @@ void Job::print(const std::string& sentence) {
 // What precedes a line of the launcher: a bare rank 0 may have left the cursor at the end of a
 // progress line.
 const char* Job::line_start(int fd) const {
-  return options_.output == RankOutput::rank_0_bare && ::isatty(fd) == 1 ? "\r\x1b[K" : "";
+  return options_.rank_0_bare && ::isatty(fd) == 1 ? "\r\x1b[K" : "";
 }
 
 }  // namespace ringside::cli

@@ -36,12 +36,6 @@ Elastic parse_elastic(const std::string& text) {
 }
 
 int launch(const LaunchOptions& options) {
-  require(!options.command.empty(), "no program to start");
-  require(options.ranks >= 1, "at least 1 rank is needed, not {}", options.ranks);
-  require(options.nodes >= 1, "at least 1 node is needed, not {}", options.nodes);
-  require(options.node_rank >= 0 && options.node_rank < options.nodes,
-          "node {} does not exist: {} nodes are numbered 0 to {}", options.node_rank, options.nodes,
-          options.nodes - 1);
   require(!options.elastic || options.nodes == 1,
           "the ranks of an elastic job run on one machine: leave out --elastic or --nnodes");
   const auto tasks = integer_environment("SLURM_NTASKS", 1, INT_MAX).value_or(1);

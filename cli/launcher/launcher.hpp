@@ -24,12 +24,6 @@
 
 namespace ringside::cli {
 
-enum class RankOutput {
-  prefixed,     // every line of rank 2 is printed as "[2] ..."
-  rank_0_bare,  // rank 0 inherits stdout and stderr (a terminal stays a terminal); other ranks
-                // are prefixed
-};
-
 // The ranks go on without one that is lost, because a signal has killed it or it is stopped, and
 // take in the process that the launcher starts in its place (training/elastic/).
 struct Elastic {
@@ -52,7 +46,9 @@ struct LaunchOptions {
   // Without one: RINGSIDE_JOB_KEY if set, else 128 random bits (one node only).
   std::optional<std::string> job_key;
 
-  RankOutput output = RankOutput::prefixed;
+  // Every line of rank 2 is printed as "[2] ...". Bare: rank 0 inherits stdout and stderr (a
+  // terminal stays a terminal), and only the lines of the others have a prefix.
+  bool rank_0_bare = false;
   Seconds grace{5};
   // From a signal to the launcher until it kills the ranks that still run. Without one: `grace`.
   std::optional<Seconds> grace_after_signal = {};

@@ -13,8 +13,8 @@ namespace {
 // A rank that is killed in the middle of a write ends when that is done. For at most a second.
 void wait_for_end_of(const std::vector<pid_t>& groups) {
   for (int tries = 0; tries < 100; ++tries) {
-    const bool all_gone = std::all_of(groups.begin(), groups.end(),
-                                      [](pid_t group) { return ::kill(-group, 0) != 0; });
+    const bool all_gone =
+        std::ranges::all_of(groups, [](pid_t group) { return ::kill(-group, 0) != 0; });
     if (all_gone) return;
     ::usleep(10'000);
   }

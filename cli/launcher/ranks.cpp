@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <sstream>
 
 #include <unistd.h>
 
@@ -43,11 +44,10 @@ std::optional<OuterLauncher> outer_launcher() {
 bool is_slurm_task() {
   if (collectives::started_by_srun()) return true;
   const auto tasks = integer_environment("SLURM_NTASKS", 1, most_ranks).value_or(1);
-  if (environment("SLURM_PROCID") && tasks > 1)
-    throw UsageError(
-        fmt::format("this job of Slurm has {} tasks, but srun has not started this process as one "
-                    "of them: put srun before the command, or start the ranks on this host with -n",
-                    tasks));
+  refuse_if(environment("SLURM_PROCID") && tasks > 1,
+            "this job of Slurm has {} tasks, but srun has not started this process as one "
+            "of them: put srun before the command, or start the ranks on this host with -n",
+            tasks);
   return false;
 }
 
@@ -73,19 +73,11 @@ void become_the_only_rank(const LaunchOptions& options) {
 }  // namespace
 
 std::vector<std::string> own_command() {
-  char path[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  require(length > 0, "cannot read the path of this program from /proc/self/exe: {}",
-          std::strerror(errno));
-  const std::string arguments = read_file("/proc/self/cmdline");
   std::vector<std::string> command;
-  for (std::size_t begin = 0; begin < arguments.size();) {
-    const std::size_t end = arguments.find('\0', begin);
-    command.push_back(arguments.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::istringstream arguments(read_file("/proc/self/cmdline"));
+  for (std::string each; std::getline(arguments, each, '\0');) command.push_back(each);
   require(!command.empty(), "cannot read the arguments of this process from /proc/self/cmdline");
-  command.front() = std::string(path, static_cast<std::size_t>(length));
+  command.front() = std::filesystem::read_symlink("/proc/self/exe");
   return command;
 }
 
@@ -110,15 +102,10 @@ namespace {
 // end, and throws Exit with their code.
 void become_rank(const RanksOption& option) {
   if (is_rank(option)) return;
-  LaunchOptions options;
+  LaunchOptions options = option.launch;
   options.ranks = option.wanted();
   // In an elastic job rank 0, which prints, may become another process.
-  options.output = option.elastic ? RankOutput::prefixed : RankOutput::rank_0_bare;
-  options.elastic = option.elastic;
-  options.restarts = option.restarts;
-  options.command_again = option.command_again;
-  options.place = option.place;
-  options.grace_after_signal = option.grace_after_signal;
+  options.rank_0_bare = !options.elastic;
   if (options.ranks == 1 && !options.elastic) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};
@@ -156,16 +143,16 @@ void run_on_ranks(
     const RanksOption& option, const std::vector<std::string>& backends,
     const std::function<void(std::span<collectives::ProcessGroup> groups, int ranks_here)>& body,
     const std::function<void(int ranks, int ranks_here)>& prepare) {
-  const bool threads = std::find(backends.begin(), backends.end(), "threads") != backends.end();
-  if (threads && backends.size() > 1)
-    throw UsageError(
-        "--backend threads keeps all ranks in one process, so no other backend can take turns with "
-        "it: name it alone");
+  const bool threads = std::ranges::find(backends, "threads") != backends.end();
+  refuse_if(
+      threads && backends.size() > 1,
+      "--backend threads keeps all ranks in one process, so no other backend can take turns with "
+      "it: name it alone");
   if (threads || !is_rank(option)) prepare(option.wanted(), option.wanted());
-  if (threads && outer_launcher())
-    throw UsageError(
-        "--backend threads keeps all ranks in one process, but an outer launcher started this one "
-        "as one of several: leave out --backend, or run without a launcher");
+  refuse_if(
+      threads && outer_launcher(),
+      "--backend threads keeps all ranks in one process, but an outer launcher started this one "
+      "as one of several: leave out --backend, or run without a launcher");
   if (threads)
     return collectives::run_threads(option.wanted(), [&](collectives::ProcessGroup& group) {
       body(std::span(&group, 1), option.wanted());

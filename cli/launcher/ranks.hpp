@@ -27,12 +27,7 @@ struct RanksOption {
   std::optional<int> count;      // -n
   int otherwise = 1;             // without -n and without an outer launcher
   std::string backend = "auto";  // tcp, shm, threads, or auto
-  // See LaunchOptions.
-  std::function<std::string(int rank)> place = {};
-  std::optional<Seconds> grace_after_signal = {};
-  std::optional<Elastic> elastic = {};  // for run_on_elastic_ranks
-  std::optional<int> restarts = {};
-  std::function<std::vector<std::string>()> command_again = {};
+  LaunchOptions launch = {};     // without number of ranks and command; elastic: see below
 
   int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };

@@ -50,7 +50,7 @@ std::optional<RunningRank> rank_in(const std::filesystem::path& process) {
                    .job = value("RINGSIDE_JOB_KEY") + value("MASTER_ADDR") + value("MASTER_PORT"),
                    .flight_folder = value("RINGSIDE_FLIGHT_DIR")};
   rank.command = text_of(process / "cmdline");
-  std::replace(rank.command.begin(), rank.command.end(), '\0', ' ');
+  std::ranges::replace(rank.command, '\0', ' ');
   std::istringstream status(text_of(process / "status"));
   for (std::string name, word; status >> word; name = word) {
     if (name == "State:") rank.stopped = word == "T" || word == "t";
@@ -70,14 +70,12 @@ std::vector<RunningRank> running_ranks() {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     if (auto rank = rank_in(entry.path())) ranks.push_back(std::move(*rank));
   }
-  std::sort(ranks.begin(), ranks.end(), [](const RunningRank& a, const RunningRank& b) {
-    return std::tuple(a.job, a.rank, !a.can_write, a.pid) <
-           std::tuple(b.job, b.rank, !b.can_write, b.pid);
+  std::ranges::sort(ranks, {}, [](const RunningRank& each) {
+    return std::tuple(each.job, each.rank, !each.can_write, each.pid);
   });
-  const auto end = std::unique(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
-    return a.job == b.job && a.rank == b.rank;
-  });
-  ranks.erase(end, ranks.end());
+  const auto same = std::ranges::unique(
+      ranks, {}, [](const RunningRank& each) { return std::pair(each.job, each.rank); });
+  ranks.erase(same.begin(), same.end());
   return ranks;
 }
 

@@ -32,6 +32,7 @@ inline std::ostream& stream_beside(const std::string& json_path) {
 
 // Writes `json` to `path`, indented. Throws Error that names the file if it cannot be written.
 inline void write_json_file(const std::string& path, const Json& json) {
+  std::fflush(stdout);  // so that what is printed stands before an error
   if (!is_stdout(path)) return write_text_file(path, json.dump(2) + "\n", "the figures");
   std::cout << json.dump(2) << std::endl;
   require(!std::cout.fail(), "cannot write the figures to standard output");

@@ -13,7 +13,7 @@ namespace ringside::cli {
 // values. 0 if there are no values.
 inline double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const double position = share * static_cast<double>(values.size() - 1);
   const auto below = static_cast<std::size_t>(position),
              above = std::min(below + 1, values.size() - 1);

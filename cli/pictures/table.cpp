@@ -125,7 +125,7 @@ std::string Table::html(const std::string& caption) const {
                                  escaped(caption));
   for (std::size_t c = 0; c < columns.size(); ++c) {
     std::string title = columns[c].title;
-    std::replace(title.begin(), title.end(), '\n', ' ');
+    std::ranges::replace(title, '\n', ' ');
     text += fmt::format("<th scope=\"col\"{}>{}</th>", side(c), escaped(title));
   }
   text += "</tr></thead>\n<tbody>\n";

@@ -14,6 +14,7 @@
 
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/calls/values_of_all_ranks.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/group_options.hpp"
@@ -181,7 +182,7 @@ class GlooBackend final : public Backend {
 
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::vector<std::byte> scratch_;
-  FirstFailure failure_;
+  FirstCause<RankFailure> failure_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/environment.hpp"
 #include "collectives/algorithms/chunks.hpp"
 #include "collectives/backends/library_backends.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives {
@@ -127,7 +128,7 @@ class MpiBackend final : public Backend {
   int rank_ = 0, size_ = 1;
   std::vector<int> counts_, begins_;
   std::vector<std::byte> scratch_;
-  FirstFailure failure_;
+  FirstCause<RankFailure> failure_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@
 #include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/pointer.hpp"
-#include "collectives/diagnostics/interruption.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives {
@@ -176,7 +176,7 @@ class NcclBackend final : public cuda::DeviceBackend {
     close();
   }
 
-  void interrupt(const std::string& cause) noexcept override { interruption_.set(Error(cause)); }
+  void interrupt(const std::string& cause) noexcept override { interruption_.keep(Error(cause)); }
 
  private:
   void or_close(const auto& body) {
@@ -275,7 +275,7 @@ class NcclBackend final : public cuda::DeviceBackend {
   // Runs between two polls. It does not sleep at first, because a call may take only microseconds.
   void pause(int polls, const Deadline& deadline, const auto& what) {
     constexpr int polls_without_sleep = 2000;
-    interruption_.throw_if_set();
+    interruption_.throw_if_any();
     require(
         !deadline.expired(),
         "{}: NCCL {} on rank {} of {} did not finish within {} s; is a rank gone, or in another "
@@ -318,8 +318,8 @@ class NcclBackend final : public cuda::DeviceBackend {
   std::optional<DeviceBuffer> token_;
   cuda::KnownBuffers known_;
   Call last_;
-  FirstFailure failure_;
-  Interruption<Error> interruption_;
+  FirstCause<RankFailure> failure_;
+  FirstCause<Error> interruption_;
 };
 
 }  // namespace

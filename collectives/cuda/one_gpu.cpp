@@ -14,6 +14,7 @@
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::collectives::cuda {
@@ -67,7 +68,7 @@ class OneGpuWorld {
     try {
       check_cuda(cudaSetDevice(device_.number), "selecting the GPU");
       const bool done = launcher_.finish(last, [this] {
-        if (failed_.load(std::memory_order_acquire)) fail("another rank has failed");
+        if (failure_) fail("another rank has failed");
       });
       require(done, "{}: the kernel was told to stop", describe(last));
     } catch (const std::exception& error) {
@@ -94,14 +95,13 @@ class OneGpuWorld {
   // The caller holds the mutex.
   void fail_all(const RankFailure& failure) {
     failure_.keep(failure);
-    failed_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
 
   // To sleep and be woken takes longer than a small call.
   void spin(std::uint64_t round) const {
     constexpr int polls_without_sleep = 2000;
-    for (int polls = 0; polls < polls_without_sleep && round_ == round && !failed_; ++polls)
+    for (int polls = 0; polls < polls_without_sleep && round_ == round && !failure_; ++polls)
       std::this_thread::yield();
   }
 
@@ -183,8 +183,7 @@ class OneGpuWorld {
   int arrived_ = 0;
   std::atomic<std::uint64_t> round_ = 0;  // ranks that spin read it without the mutex
   bool at_work_ = false;                  // the last rank to arrive launches
-  FirstFailure failure_;
-  std::atomic<bool> failed_ = false;  // whether there is one, for ranks without the mutex
+  FirstCause<RankFailure> failure_;
 };
 
 namespace {

@@ -36,7 +36,7 @@ std::optional<int> ControlChannel::rank_in_debugger() const {
 
 void ControlChannel::listen(Seconds patience) {
   receive(patience);
-  if (failure_) throw *failure_;
+  failure_.throw_if_any();
 }
 
 void ControlChannel::explain(int peer, const std::string& symptom) {
@@ -94,9 +94,8 @@ void ControlChannel::accept(int r, const ControlMessage& message) {
   if (message.kind == ControlMessage::gave_up) {
     peer.said_goodbye = true;
     const std::string cause = printable_line(message.text);
-    if (!failure_)
-      failure_ =
-          RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, names_(r)), cause);
+    failure_.keep(
+        RankFailure(message.rank, fmt::format("{} (as rank {} tells)", cause, names_(r)), cause));
     return;
   }
   if (message.kind == ControlMessage::goodbye) peer.said_goodbye = true;
@@ -116,7 +115,7 @@ void ControlChannel::lost(int peer) {
 }
 
 void ControlChannel::note_failure(int peer, const std::string& sentence) {
-  if (!failure_) failure_ = RankFailure(peer, sentence);
+  failure_.keep(RankFailure(peer, sentence));
 }
 
 // To every other rank. Adds the history where the peer has not been told the latest call.

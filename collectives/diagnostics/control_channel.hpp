@@ -16,6 +16,7 @@
 #include "base/clock.hpp"
 #include "collectives/diagnostics/call_history.hpp"
 #include "collectives/diagnostics/control_message.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/rank_names.hpp"
 
@@ -108,7 +109,7 @@ class ControlChannel {
   std::vector<std::int64_t> processes_;  // [rank]
   RankNames names_;
   CallHistory history_;
-  std::optional<RankFailure> failure_;  // the first that this rank has heard of
+  FirstCause<RankFailure> failure_;  // the first that this rank has heard of
   bool gave_up_ = false;
 };
 

@@ -1,7 +1,6 @@
-// The error that ends a call when another rank has failed, and the one that ends a backend.
+// The error that ends a call when another rank has failed.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,24 +19,6 @@ class RankFailure : public Error {
   int rank;
   std::string cause;
   bool heard_from_another() const { return cause != what(); }
-};
-
-// The failure that ended a backend: the first one counts, and every later call throws it again.
-class FirstFailure {
- public:
-  explicit operator bool() const { return failure_.has_value(); }
-  void throw_if_any() const {
-    if (failure_) throw *failure_;
-  }
-
-  // Keeps `failure` unless there is one. Returns the one that is kept.
-  const RankFailure& keep(RankFailure failure) {
-    if (!failure_) failure_ = std::move(failure);
-    return *failure_;
-  }
-
- private:
-  std::optional<RankFailure> failure_;
 };
 
 }  // namespace ringside::collectives

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "collectives/half.hpp"
+#include "collectives/with_element.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -173,32 +174,6 @@ void divide(void* data, std::size_t count, int ranks) {
   T* values = static_cast<T*>(data);
   for (std::size_t i = 0; i < count; ++i)
     values[i] = T(static_cast<Wide>(values[i]) / static_cast<Wide>(ranks));
-}
-
-// Calls body(T{}) with the C++ type of the elements.
-template <class Body>
-void with_element(DataType type, Body body) {
-  switch (type) {
-    case DataType::fp32:
-      return body(float{});
-    case DataType::fp64:
-      return body(double{});
-    case DataType::int32:
-      return body(std::int32_t{});
-    case DataType::int64:
-      return body(std::int64_t{});
-    case DataType::fp16:
-      return body(Fp16{});
-    case DataType::bf16:
-      return body(Bf16{});
-    case DataType::uint8:
-    case DataType::boolean:  // 0 or 1
-      return body(std::uint8_t{});
-    case DataType::int8:
-      return body(std::int8_t{});
-    case DataType::int16:
-      return body(std::int16_t{});
-  }
 }
 
 }  // namespace

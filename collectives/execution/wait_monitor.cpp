@@ -54,7 +54,7 @@ void WaitMonitor::look() {
     warn_of_wait(waited);
     warned_ = true;
   }
-  interruption_.throw_if_set();
+  interruption_.throw_if_any();
   if (options_.check) options_.check();
 }
 
@@ -229,7 +229,7 @@ void WaitMonitor::abort(const RankFailure& cause) noexcept {
 
 // The others are told the cause alone, not in which call this rank ended itself.
 void WaitMonitor::interrupt(const std::string& cause) noexcept {
-  interruption_.set(RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
+  interruption_.keep(RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
 }
 
 }  // namespace ringside::collectives

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "collectives/diagnostics/control_channel.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
-#include "collectives/diagnostics/interruption.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/executor_options.hpp"
 #include "collectives/rank_names.hpp"
@@ -70,7 +70,7 @@ class WaitMonitor {
 
   // From another thread: the next look() or throw_if_interrupted() throws `cause`.
   void interrupt(const std::string& cause) noexcept;
-  void throw_if_interrupted() const { interruption_.throw_if_set(); }
+  void throw_if_interrupted() const { interruption_.throw_if_any(); }
 
   // Writes the flight record and tells every other rank the cause, or the first failure if there
   // was one.
@@ -112,8 +112,8 @@ class WaitMonitor {
   Clock::time_point listened_;  // when listen_sometimes() last did
   Clock::time_point told_;      // when this rank last told its position
   bool warned_ = false;
-  FirstFailure failure_;
-  Interruption<RankFailure> interruption_;
+  FirstCause<RankFailure> failure_;
+  FirstCause<RankFailure> interruption_;
 };
 
 }  // namespace ringside::collectives

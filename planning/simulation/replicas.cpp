@@ -72,18 +72,18 @@ class Replicas {
   StageTimes times_of(std::size_t stage, std::int64_t data) {
     const StageLoad& load = load_.stages[stage];
     const int rank = rank_of_[stage];
-    const RankGroup tensor = mesh_.tensor_group(rank, data),
+    const RankGroup tensor = mesh_.along(Axis::tp, rank, data),
                     shards = mesh_.state_group(load_.state_axis, rank, data);
     StageTimes times{.forward = load.forward, .input = load.input, .weight = load.weight};
     for (const Calls& calls : load.tensor_forward)
       times.tensor_forward += seconds_of(calls, Axis::tp, tensor);
     for (const Calls& calls : load.tensor_backward)
       times.tensor_backward += seconds_of(calls, Axis::tp, tensor);
-    const RankGroup context = mesh_.context_group(rank, data);
+    const RankGroup context = mesh_.along(Axis::cp, rank, data);
     times.tensor_forward += context_seconds(load.context_forward, load.attention_forward, context);
     times.tensor_backward +=
         context_seconds(load.context_backward, load.attention_backward, context);
-    const RankGroup experts = mesh_.expert_group(rank, data);
+    const RankGroup experts = mesh_.along(Axis::ep, rank, data);
     for (const Calls& calls : load.expert_forward)
       times.tensor_forward += seconds_of(calls, Axis::ep, experts);
     for (const Calls& calls : load.expert_backward)

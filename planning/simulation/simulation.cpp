@@ -100,7 +100,7 @@ class Loads {
           if (calls.count > 0 && group.count > 1)
             sends(axis, group, times * calls.sent(group.count), network_.level_of_ring(group));
         });
-        if (const RankGroup tp = mesh_.tensor_group(rank, 0); each.tensor_sums > 0)
+        if (const RankGroup tp = mesh_.along(Axis::tp, rank, 0); each.tensor_sums > 0)
           sends(Axis::tp, tp, each.tensor_sums, network_.level_of_ring(tp));
         message(stage, stage + 1, m);
         message(stage, stage - 1, m);

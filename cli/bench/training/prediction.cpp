@@ -40,9 +40,7 @@ double seconds_of(ProcessGroup& world, const Body& body) {
     body();
     if (i > 0) seconds.push_back(seconds_since(start));
   }
-  double slowest = median(seconds);
-  world.all_reduce(std::span(&slowest, 1), ReduceOp::max);
-  return slowest;
+  return over_ranks(median(seconds), ReduceOp::max, world);
 }
 
 // The shapes of one of t tensor ranks, which exchanges nothing.
@@ -153,6 +151,34 @@ void measure_link(ProcessGroup& world, double bytes, MachineRates& rates) {
   rates.bandwidth = sent / std::max(whole - first, 1e-9);
 }
 
+// FLOP/s of a linear layer's three products, whose shortest side is `width`.
+double product_rate(ProcessGroup& world, std::int64_t width) {
+  constexpr std::int64_t side = 1024;
+  Tensor x = Tensor::full({side, width}, 0.5), weight = Tensor::full({side, width}, 0.01);
+  for (Tensor* tensor : {&x, &weight}) tensor->set_requires_grad(true);
+  const Tensor seed = Tensor::full({side, side}, 1);
+  const double seconds = seconds_of(world, [&] {
+    x.zero_grad(), weight.zero_grad();
+    autograd::backward(autograd::linear(x, weight), seed);
+  });
+  return 3 * 2 * static_cast<double>(side * side * width) / seconds;
+}
+
+// Seconds of a kernel that has next to no work.
+double kernel_seconds(ProcessGroup& world) {
+  constexpr int calls = 1000;
+  const Tensor x = Tensor::full({16}, 1);
+  const double seconds = seconds_of(world, [&] {
+    for (int i = 0; i < calls; ++i) autograd::add(x, x);
+  });
+  return seconds / calls;
+}
+
+PartSeconds faster_of(const PartSeconds& a, const PartSeconds& b) {
+  return {std::min(a.forward, b.forward), std::min(a.backward, b.backward),
+          std::min(a.sums, b.sums)};
+}
+
 }  // namespace
 
 MachineRates measure_rates(ProcessGroup& world, const planning::Model& model,
@@ -163,15 +189,6 @@ MachineRates measure_rates(ProcessGroup& world, const planning::Model& model,
   measure_link(world, largest_call(model, plan), rates);
   return rates;
 }
-
-namespace {
-
-PartSeconds faster_of(const PartSeconds& a, const PartSeconds& b) {
-  return {std::min(a.forward, b.forward), std::min(a.backward, b.backward),
-          std::min(a.sums, b.sums)};
-}
-
-}  // namespace
 
 MachineRates faster_of(const MachineRates& a, const MachineRates& b) {
   return {faster_of(a.block, b.block),       faster_of(a.embedding, b.embedding),
@@ -214,34 +231,6 @@ planning::Machine machine_of(const MachineRates& rates, int ranks, double overla
   return machine;
 }
 
-namespace {
-
-// FLOP/s of a linear layer's three products, whose shortest side is `width`.
-double product_rate(ProcessGroup& world, std::int64_t width) {
-  constexpr std::int64_t side = 1024;
-  Tensor x = Tensor::full({side, width}, 0.5), weight = Tensor::full({side, width}, 0.01);
-  for (Tensor* tensor : {&x, &weight}) tensor->set_requires_grad(true);
-  const Tensor seed = Tensor::full({side, side}, 1);
-  const double seconds = seconds_of(world, [&] {
-    x.zero_grad(), weight.zero_grad();
-    autograd::backward(autograd::linear(x, weight), seed);
-  });
-  return 3 * 2 * static_cast<double>(side * side * width) / seconds;
-}
-
-// Seconds of a kernel that has next to no work.
-double kernel_seconds(ProcessGroup& world) {
-  constexpr int calls = 1000;
-  const Tensor x = Tensor::full({16}, 1);
-  return seconds_of(world,
-                    [&] {
-                      for (int i = 0; i < calls; ++i) autograd::add(x, x);
-                    }) /
-         calls;
-}
-
-}  // namespace
-
 Json machine_file(ProcessGroup& world, const std::string& transport, double alpha, double beta) {
   std::map<std::int64_t, double> rates;
   for (const std::int64_t width : {32, 64, 128, 256, 512, 1024})
@@ -270,9 +259,7 @@ Json machine_file(ProcessGroup& world, const std::string& transport, double alph
           {"levels", levels}};
 }
 
-namespace {
-
-Table table_of(const std::vector<Prediction>& all) {
+Table prediction_table(const std::vector<Prediction>& all) {
   Table table{{words("mesh"), number("predicted\n(ms)", "predicted_step_ms", fixed(1)),
                number("measured\n(ms)", "", fixed(1)),
                number("ratio", "predicted_over_measured", fixed(2)),
@@ -285,19 +272,6 @@ Table table_of(const std::vector<Prediction>& all) {
                           p.rates.products * 1e-9, p.rates.update * 1e-9, p.rates.latency * 1e6,
                           p.rates.bandwidth * 1e-9});
   return table;
-}
-
-}  // namespace
-
-std::string prediction_table(const std::vector<Prediction>& all) {
-  return "\npredicted from rates of this machine, measured before and after: one micro-batch\n"
-         "through a block, embedding and head, clip and AdamW, latency and bandwidth of a\n"
-         "call\n" +
-         table_of(all).text();
-}
-
-Json prediction_json(const std::vector<Prediction>& all) {
-  return table_of(all).json();
 }
 
 }  // namespace ringside::cli

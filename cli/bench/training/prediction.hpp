@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/pictures/json_file.hpp"
+#include "cli/pictures/table.hpp"
 #include "collectives/process_group.hpp"
 #include "planning/machine.hpp"
 #include "planning/model.hpp"
@@ -61,7 +62,6 @@ Json machine_file(collectives::ProcessGroup& world, const std::string& transport
                   double beta);
 
 // At most 80 columns.
-std::string prediction_table(const std::vector<Prediction>& all);
-Json prediction_json(const std::vector<Prediction>& all);  // an object for each
+Table prediction_table(const std::vector<Prediction>& all);
 
 }  // namespace ringside::cli

@@ -18,13 +18,18 @@ transformer::Config StepOptions::config() const {
   return config;
 }
 
-transformer::Batch StepOptions::sequences(std::int64_t first, std::int64_t count) const {
+transformer::Batch StepOptions::sequences(std::int64_t first, std::int64_t count,
+                                          std::span<const transformer::TokenRange> tokens) const {
   const auto vocabulary = static_cast<std::uint64_t>(config().vocabulary);
-  transformer::Batch chosen{count, sequence, {}, {}};
+  const transformer::TokenRange all{0, sequence};
+  if (tokens.empty()) tokens = std::span(&all, 1);
+  transformer::Batch chosen{count, 0, {}, {}};
+  for (const auto& [begin, n] : tokens) chosen.length += n;
   const auto append_to = [&](std::vector<std::int32_t>& row, std::int64_t stream) {
-    for (std::int64_t i = 0; i < sequence; ++i)
-      row.push_back(static_cast<std::int32_t>(random_below(
-          vocabulary, 1, static_cast<std::uint64_t>(stream), static_cast<std::uint64_t>(i))));
+    for (const auto& [begin, n] : tokens)
+      for (std::int64_t i = begin; i < begin + n; ++i)
+        row.push_back(static_cast<std::int32_t>(random_below(
+            vocabulary, 1, static_cast<std::uint64_t>(stream), static_cast<std::uint64_t>(i))));
   };
   for (std::int64_t s = first; s < first + count; ++s)
     append_to(chosen.input, 2 * s), append_to(chosen.target, 2 * s + 1);

@@ -24,7 +24,8 @@ struct StepOptions {
   transformer::Config config() const;
 
   // `count` sequences of random tokens. Sequence i is the same in every run.
-  transformer::Batch sequences(std::int64_t first, std::int64_t count) const;
+  transformer::Batch sequences(std::int64_t first, std::int64_t count,
+                               std::span<const transformer::TokenRange> tokens = {}) const;
 };
 
 // One run as its title and its JSON describe it.

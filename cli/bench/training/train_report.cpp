@@ -15,9 +15,8 @@ std::vector<autograd::OpTime> by_time(const TrainFigures& figures) {
   auto ops = figures.ops;
   double known = 0;
   for (const auto& op : ops) known += op.forward + op.backward;
-  std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) {
-    return a.forward + a.backward > b.forward + b.backward;
-  });
+  std::ranges::stable_sort(ops, std::greater(),
+                           [](const auto& op) { return op.forward + op.backward; });
   ops.push_back({"the rest", std::max(0.0, figures.step_seconds - known), 0, 0});
   return ops;
 }

@@ -46,13 +46,12 @@ struct BenchArguments {
 
 // An emulated link slows down our own transports only, not those of libraries.
 void set_up_link(BenchOptions& options, const collectives::Link& link, const BenchArguments& args) {
-  if (args.calibrate)
-    throw UsageError(
-        "--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK");
+  refuse_if(
+      args.calibrate,
+      "--calibrate measures this machine as it is: leave out --link, and unset RINGSIDE_LINK");
   for (const auto& name : options.backends)
-    if (name != "tcp" && name != "shm" && name != "threads")
-      throw UsageError(fmt::format(
-          "--link slows down tcp, shm and threads, but not {}: leave out one of the two", name));
+    refuse_if(name != "tcp" && name != "shm" && name != "threads",
+              "--link slows down tcp, shm and threads, but not {}: leave out one of the two", name);
   options.limits = false;  // the link is the limit
   if (!is_bench_process())
     fmt::print(file_beside(args.json), "every rank behind a link of {}\n", to_text(link)),
@@ -82,10 +81,9 @@ BenchOptions options_from(const BenchArguments& args) {
   for (const auto& name : options.backends) bench_backend_named(name);
   for (const auto& text : args.bytes) {
     options.bytes.push_back(parse_bytes(text));
-    if (options.collective != collectives::Collective::barrier &&
-        options.bytes.back() < size_of(options.type))
-      throw UsageError(
-          fmt::format("--bytes {} is too small for one element of {}", text, args.type));
+    refuse_if(options.collective != collectives::Collective::barrier &&
+                  options.bytes.back() < size_of(options.type),
+              "--bytes {} is too small for one element of {}", text, args.type);
   }
   if (options.collective == collectives::Collective::barrier) options.bytes = {0};
   return options;
@@ -101,8 +99,9 @@ void write_figures(const BenchArguments& args, const Json& rows) {
 // Prints the rows of each size as soon as they are complete.
 void take_part(const BenchArguments& args, const BenchOptions& options) {
   const ProcessLayout layout = find_process_layout(options);
-  if (args.calibrate && layout.rows_file.empty() && layout.in_job.rank == 0)
-    throw UsageError("--calibrate starts its own ranks: run it without a launcher");
+  refuse_if(options.passes > 1 && layout.rows_file.empty() && layout.in_job.rank == 0,
+            "{} starts its own ranks: run it without a launcher",
+            args.calibrate ? "--calibrate" : "--passes");
   std::FILE* const out = file_beside(args.json);
   // Whoever stops this process keeps what was measured: the file grows row by row, behind the rows
   // of the jobs before this one.
@@ -203,13 +202,14 @@ void bench(const BenchArguments& args) {
   Json rows = Json::array();
   for (int pass = 0; pass < options.passes; ++pass)
     for (const int ranks : options.ranks) {
-      if (args.calibrate)
-        fmt::print(file_beside(args.json), "pass {} of {}: {} ranks\n", pass + 1, options.passes,
-                   ranks);
+      if (options.passes > 1)
+        fmt::print(file_beside(args.json), "pass {} of {}: {}\n", pass + 1, options.passes,
+                   counted(ranks, "rank"));
       std::fflush(nullptr);
       if (!args.json.empty() && !is_stdout(args.json)) write_json_file(args.json, rows);
       for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
     }
+  rows = fastest_of_passes(rows);
   if (args.calibrate && !args.collective.empty()) return finish_corrections(args, options, rows);
   if (args.calibrate) return finish_calibration(args, options, rows);
   write_figures(args, rows);
@@ -219,14 +219,13 @@ void bench(const BenchArguments& args) {
 }
 
 void run(const BenchArguments& args) {
-  if (!args.machine.empty() && (!args.calibrate || !args.collective.empty()))
-    throw UsageError(
-        "--machine writes what --calibrate measures without a collective: bench --calibrate "
-        "--machine FILE");
-  if (args.collective.empty() && !args.calibrate)
-    throw UsageError(
-        "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
-        "or --calibrate");
+  refuse_if(!args.machine.empty() && (!args.calibrate || !args.collective.empty()),
+            "--machine writes what --calibrate measures without a collective: bench --calibrate "
+            "--machine FILE");
+  refuse_if(
+      args.collective.empty() && !args.calibrate,
+      "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
+      "or --calibrate");
   bench(args);
 }
 
@@ -239,11 +238,11 @@ std::vector<std::string> backend_names() {
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-  const Command<BenchArguments> option(
-      app, "bench", "Measure a collective over several backends, beside bare rings and copies",
-      run);
-  BenchArguments& args = *option.args;
+  const auto [option, args] =
+      add_command(app, "bench",
+                  "Measure a collective over several backends, beside bare rings and copies", run);
   BenchOptions& options = args.options;
+  option.show_defaults();  // also of its subcommands
   option(
       "COLLECTIVE", args.collective,
       "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or "
@@ -258,12 +257,10 @@ void add_bench_command(CLI::App& app) {
   option("-n,--ranks N,...", options.ranks, "Numbers of ranks, measured in this order [2,4]",
          at_least_one("rank"));
   option("--bytes SIZE,...", args.bytes,
-         "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes")
-      ->capture_default_str();
+         "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes");
   option("--backends NAME,...", options.backends,
          fmt::format("Some of {}; a build has those whose libraries it found",
-                     fmt::join(backend_names(), ", ")))
-      ->capture_default_str();
+                     fmt::join(backend_names(), ", ")));
   option("--plugin FILE.so,...", args.plugins,
          "Backends of your own in shared libraries (docs/your_own.md), each checked at every size "
          "before it is timed");
@@ -271,25 +268,26 @@ void add_bench_command(CLI::App& app) {
       "--algorithm NAME,...", options.algorithms,
       "Algorithms of our own backends, one row for each: names, which `ringside prove` lists, or "
       "files. auto: the algorithm that a ProcessGroup selects (RINGSIDE_ALGORITHM, or by "
-      "calibration)")
-      ->capture_default_str();
-  add_link_option(option.command());
-  option("--type TYPE", args.type, "Type of the elements")->capture_default_str();
-  option("--op NAME", args.op, "Operation of a reduction")->capture_default_str();
-  option("--warmup N", options.warmup, "Calls before the first sample", not_negative())
-      ->capture_default_str();
+      "calibration)");
+  add_link_option(option);
+  option("--type TYPE", args.type, "Type of the elements");
+  option("--op NAME", args.op, "Operation of a reduction");
+  option("--warmup N", options.warmup, "Calls before the first sample", not_negative());
   option(
       "--queued N", options.queued,
       "Of backends on GPUs: put N calls on the GPU before waiting for them, and time them by its "
       "events. 0: wait for each call",
-      not_negative())
-      ->capture_default_str();
+      not_negative());
   option.flag("--nccl-tests", args.nccl_tests,
               "Measure each size out of place and in place, and print the columns of nccl-tests, a "
               "table for each backend, when all sizes are done");
   option("--repeat N", options.repeat,
          "Samples of each figure [as fit into half a second, at least 7]", at_least_one("sample"));
-  add_json_option(option.command(), args.json);
+  option("--passes N", options.passes,
+         "Measure everything N times, one pass after the other, and keep the fastest time of each "
+         "figure: what else the machine does disturbs a time, and another pass finds it quiet",
+         at_least_one("pass"));
+  add_json_option(option, args.json);
   option("--svg FILE", args.svg, "Draw busbw by size to this file");
   add_commands(option.command(), "bench");
 }

@@ -177,10 +177,8 @@ void write_pictures(const Arguments& args, const DdpFigures& figures,
     const std::string drawing = svg_file(figures.run.title(), {bucket_chart(figures)});
     write_text_file(args.svg, drawing, "the drawing");
   }
-  if (!args.report.empty()) {
-    write_report(args.report, ddp_report(figures, traced));
-    fmt::print(file_beside(args.json), "{}", page_line("report", args.report));
-  }
+  if (!args.report.empty())
+    write_report(args.report, ddp_report(figures, traced), file_beside(args.json));
 }
 
 void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
@@ -212,9 +210,8 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
 }
 
 void run(const Arguments& args) {
-  if (args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()))
-    throw UsageError(
-        "--svg and --report show one backend: name one with --backend, or leave them out");
+  refuse_if(args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()),
+            "--svg and --report show one backend: name one with --backend, or leave them out");
   const auto memory = [&](int ranks, autograd::Device device) {
     const auto buckets =
         args.buckets.empty() ? std::vector<double>(sizes_measured, 1) : args.buckets;
@@ -229,11 +226,10 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_ddp_command(CLI::App& bench) {
-  const Command<Arguments> option(
+  const auto [option, args] = add_command(
       bench, "ddp",
       "Measure data-parallel strategies: the cost of communication, and how much of it is hidden",
       run);
-  Arguments& args = *option.args;
   add_strategies_options(option, args, args.strategies, true);
   add_dtype_option(option, args.dtype);
   option("--buckets MB,...", args.buckets,

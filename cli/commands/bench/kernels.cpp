@@ -240,9 +240,8 @@ class Limits {
 
 void run(const Arguments& args) {
   const Device device = device_from(args.device, autograd::dtype_named(args.dtype));
-  if (device == Device::cpu)
-    throw UsageError(
-        "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");
+  refuse_if(device == Device::cpu,
+            "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");
   take_device(device);
   // A kernel that hangs or crashes must not cost the rows before it: each is printed and written
   // as soon as it is known.
@@ -266,25 +265,19 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_kernels_command(CLI::App& bench) {
-  const Command<Arguments> option(
+  const auto [option, args] = add_command(
       bench, "kernels", "Measure the kernels of a GPU, beside copies and matrix products", run);
-  Arguments& args = *option.args;
-  add_device_option(option.command(), args.device);
+  add_device_option(option, args.device);
   add_dtype_option(option, args.dtype);
-  option("--size SIZE", args.size, "Size of a tensor: more than the GPU's cache")
-      ->capture_default_str();
-  option("--width N", args.width, "Elements of a row", at_least_one("number"))
-      ->capture_default_str();
-  option("--vocabulary N", args.vocabulary, "Width of the logits", at_least_one("token"))
-      ->capture_default_str();
-  option("--sequence N,...", args.sequences, "Sequence lengths of attention", at_least_one("token"))
-      ->capture_default_str();
-  option("--head N,...", args.heads, "Widths of a head of attention", at_least_one("element"))
-      ->capture_default_str();
-  option("--rounds N", args.rounds, "Samples of each figure", at_least_one("sample"))
-      ->capture_default_str();
-  option("--calls N", args.calls, "Calls per sample", at_least_one("call"))->capture_default_str();
-  add_json_option(option.command(), args.json);
+  option("--size SIZE", args.size, "Size of a tensor: more than the GPU's cache");
+  option("--width N", args.width, "Elements of a row", at_least_one("number"));
+  option("--vocabulary N", args.vocabulary, "Width of the logits", at_least_one("token"));
+  option("--sequence N,...", args.sequences, "Sequence lengths of attention",
+         at_least_one("token"));
+  option("--head N,...", args.heads, "Widths of a head of attention", at_least_one("element"));
+  option("--rounds N", args.rounds, "Samples of each figure", at_least_one("sample"));
+  option("--calls N", args.calls, "Calls per sample", at_least_one("call"));
+  add_json_option(option, args.json);
 }
 
 }  // namespace ringside::cli

@@ -128,19 +128,6 @@ Meshes meshes_of(const Arguments& args, int ranks) {
   return meshes;
 }
 
-// These tokens of each sequence.
-Batch part_of(const Batch& batch, const std::vector<transformer::TokenRange>& tokens) {
-  Batch part{.sequences = batch.sequences, .length = 0, .input = {}, .target = {}};
-  for (const auto& [first, count] : tokens) part.length += count;
-  for (std::int64_t sequence = 0; sequence < batch.sequences; ++sequence)
-    for (const auto& [first, count] : tokens)
-      for (std::int64_t i = first; i < first + count; ++i) {
-        const auto at = static_cast<std::size_t>(sequence * batch.length + i);
-        part.input.push_back(batch.input[at]), part.target.push_back(batch.target[at]);
-      }
-  return part;
-}
-
 // The micro-batches of a data rank, and of their tokens those of this rank.
 std::vector<Batch> batches_of(const Arguments& args, int ranks, const training::MeshPlan& plan,
                               const training::MeshStrategy& strategy) {
@@ -148,8 +135,8 @@ std::vector<Batch> batches_of(const Arguments& args, int ranks, const training::
   const std::int64_t each = args.batch * ranks / plan.data_ranks() / count;
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < count; ++i)
-    batches.push_back(part_of(args.sequences((strategy.data_rank() * count + i) * each, each),
-                              strategy.tokens_of(args.sequence)));
+    batches.push_back(args.sequences((strategy.data_rank() * count + i) * each, each,
+                                     strategy.tokens_of(args.sequence)));
   return batches;
 }
 
@@ -290,8 +277,14 @@ BenchResult result_of(const Arguments& args, const std::vector<MeshFigures>& all
       steps_of(all).json(facts)};
   for (std::size_t i = 0; i < all.size(); ++i)
     result.figures[i]["memory"] = memory_of({all[i]}).json();
-  if (args.predict) result.text += prediction_table(predictions);
-  const Json predicted = prediction_json(predictions);
+  const Table predicted_table = prediction_table(predictions);
+  if (args.predict)
+    result.text +=
+        "\npredicted from rates of this machine, measured before and after: one micro-batch\n"
+        "through a block, embedding and head, clip and AdamW, latency and bandwidth of a\n"
+        "call\n" +
+        predicted_table.text();
+  const Json predicted = predicted_table.json();
   for (std::size_t i = 0; i < predicted.size(); ++i) result.figures[i].update(predicted[i]);
   return result;
 }
@@ -329,8 +322,8 @@ std::vector<planning::RankMemory> memory_of_meshes(const Arguments& args, int ra
 }
 
 void run(const Arguments& args) {
-  if (args.predict && args.device.name != "cpu")
-    throw UsageError("--predict measures the rates of the CPU: leave out --device");
+  refuse_if(args.predict && args.device.name != "cpu",
+            "--predict measures the rates of the CPU: leave out --device");
   run_on_step_ranks(
       args,
       [&](int ranks, autograd::Device device) { return memory_of_meshes(args, ranks, device); },
@@ -341,23 +334,20 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_mesh_command(CLI::App& bench) {
-  const Command<Arguments> option(
-      bench, "mesh", "Measure time, bytes along each axis and memory of every mesh of n ranks",
-      run);
-  Arguments& args = *option.args;
+  const auto [option, args] =
+      add_command(bench, "mesh",
+                  "Measure time, bytes along each axis and memory of every mesh of n ranks", run);
   args.steps = 5;
   args.ranks.otherwise = 4;
   add_ranks_of_steps_options(option, args);
-  add_backend_option(option.command(), args.backends.front());
+  add_backend_option(option, args.backends.front());
   option("--parallel NAME", args.inner, "The data-parallel strategy along dp",
-         one_of({"bucketed", "zero1", "zero2", "zero3"}))
-      ->capture_default_str();
+         one_of({"bucketed", "zero1", "zero2", "zero3"}));
   option.flag("--sequence-parallel", args.sequence_parallel,
               "The tp ranks also divide the tokens of each sequence");
   option("--schedule NAME", args.schedule,
          fmt::format("The order of micro-batches in a pipeline: {}, or csv:FILE",
-                     pipeline_parallel::schedule_names()))
-      ->capture_default_str();
+                     pipeline_parallel::schedule_names()));
   option("--mesh AXES", args.meshes,
          "Meshes to measure, such as dp=2,fsdp=2 or cp=4 [every one of pp, dp and tp]")
       ->delimiter(' ');

@@ -223,15 +223,14 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_train_command(CLI::App& bench) {
-  const Command<Arguments> option(bench, "train",
-                                  "Measure a training step on one rank: the time of each op", run);
-  Arguments& args = *option.args;
+  const auto [option, args] =
+      add_command(bench, "train", "Measure a training step on one rank: the time of each op", run);
   add_step_options(option, args);
   add_dtype_option(option, args.dtype);
   option("--threads N,...", args.threads,
          "Numbers of threads, measured in this order [1, and 2 if there are two cores]",
          at_least_one("thread"));
-  add_device_option(option.command(), args.device);
+  add_device_option(option, args.device);
   option("--svg FILE", args.svg, "Draw the times to this file");
 }
 

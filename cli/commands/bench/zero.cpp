@@ -89,7 +89,7 @@ BenchResult result_of(const Arguments& args, std::size_t group, const BenchRun& 
                       const std::vector<StrategyRow>& rows, const std::vector<StepMemory>& memory,
                       autograd::Device device) {
   const auto of_group = [&](const StrategyRow& row) { return row.group == group; };
-  const StrategyRow& first = *std::find_if(rows.begin(), rows.end(), of_group);
+  const StrategyRow& first = *std::ranges::find_if(rows, of_group);
   Table steps{{words("strategy", "strategy", 15), number("step (ms)", "step_ms", fixed(1)),
                number("to " + first.strategy, "", fixed(2)),
                number("exposed (ms)", "communication_ms", fixed(1)),
@@ -156,15 +156,13 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_zero_command(CLI::App& bench) {
-  const Command<Arguments> option(
+  const auto [option, args] = add_command(
       bench, "zero",
       "Measure memory, traffic and time of data parallelism and of the stages of ZeRO", run);
-  Arguments& args = *option.args;
   args.steps = 5;
   add_strategies_options(option, args, args.strategies);
   option("--bucket-mb MB", args.bucket_mb, "Bucket size in 10^6 bytes; zero3 has units instead",
-         positive())
-      ->capture_default_str();
+         positive());
 }
 
 }  // namespace ringside::cli

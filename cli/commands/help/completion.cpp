@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "cli/commands/help/reference.hpp"
+#include "cli/commands/options/help_formatter.hpp"
 
 namespace ringside::cli {
 
@@ -53,13 +54,12 @@ std::string completion(const std::string& shell) {
   return fish;
 }
 
-std::string next_words(const std::vector<CommandReference>& commands,
-                       const std::vector<std::string>& before) {
-  const CommandReference* here = &commands.front();
+std::string next_words(const CLI::App& ringside, const std::vector<std::string>& before) {
+  const CLI::App* here = &ringside;
   for (const std::string& word : before)
-    for (const CommandReference& command : commands)
-      if (command.name == (here->name.empty() ? word : here->name + " " + word)) {
-        here = &command;
+    for (const CLI::App* command : subcommands_of(*here))
+      if (command->get_name() == word) {
+        here = command;
         break;
       }
   std::string next;
@@ -67,9 +67,12 @@ std::string next_words(const std::vector<CommandReference>& commands,
     std::ranges::replace(text, '\n', ' ');
     next += word + "\t" + text + "\n";
   };
-  for (const auto& [name, text] : here->commands) add(name, text);
-  for (const OptionReference& option : here->options)
-    for (const std::string& spelling : option.spellings) add(spelling, option.text);
+  for (const CLI::App* command : subcommands_of(*here))
+    add(command->get_name(), command->get_description());
+  for (const CLI::Option* option : options_of(*here)) {
+    for (const std::string& name : option->get_snames()) add("-" + name, text_of(*option));
+    for (const std::string& name : option->get_lnames()) add("--" + name, text_of(*option));
+  }
   return next;
 }
 

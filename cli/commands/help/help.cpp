@@ -26,23 +26,21 @@ const CLI::App& command_named(const CLI::App& ringside, const std::vector<std::s
   for (const std::string& word : words) {
     std::vector<std::string> names;
     const CLI::App* next = nullptr;
-    for (const CLI::App* command : found->get_subcommands([](const CLI::App*) { return true; })) {
+    for (const CLI::App* command : subcommands_of(*found)) {
       names.push_back(command->get_name());
       if (command->get_name() == word) next = command;
     }
-    if (next == nullptr)
-      throw UsageError(fmt::format("there is no command '{}'{}", fmt::join(words, " "),
-                                   did_you_mean(word, names)));
+    refuse_if(next == nullptr, "there is no command '{}'{}", fmt::join(words, " "),
+              did_you_mean(word, names));
     found = next;
   }
   return *found;
 }
 
 std::string document_of(const HelpOptions& options) {
-  const std::vector<CommandReference> commands = all_commands(*options.ringside);
-  if (options.document == "man") return man_page(commands);
-  if (options.document == "markdown") return markdown_page(commands);
-  if (options.document == "words") return next_words(commands, options.command);
+  if (options.document == "man") return man_page(*options.ringside);
+  if (options.document == "markdown") return markdown_page(*options.ringside);
+  if (options.document == "words") return next_words(*options.ringside, options.command);
   return completion(options.document);
 }
 
@@ -65,10 +63,9 @@ void help(const HelpOptions& options) {
 }  // namespace
 
 void add_help_command(CLI::App& app) {
-  const Command<HelpOptions> option(
+  const auto [option, args] = add_command(
       app, "help", "Print the help of a command with all its options, or a document about all",
       help);
-  HelpOptions& args = *option.args;
   args.ringside = &app;
   option("command NAME", args.command, "The command, such as train or bench ddp [ringside itself]");
   option("--as KIND", args.document,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/help/reference.hpp"
+#include "cli/commands/options/help_formatter.hpp"
 
 namespace ringside::cli {
 
@@ -27,8 +28,8 @@ std::string roff(std::string_view text) {
   return escaped;
 }
 
-void write_roff_notes(std::ostream& out, const CommandReference& command) {
-  for (const Note& note : command.notes) {
+void write_roff_notes(std::ostream& out, const CLI::App& command) {
+  for (const Note& note : notes_of(command)) {
     for (const auto& [example, shows] : note.examples)
       out << ".PP\n.nf\n    " << roff(example) << "\n.fi\n"
           << (shows.empty() ? "" : ".RS 8\n" + roff(shows) + "\n.RE\n");
@@ -39,19 +40,19 @@ void write_roff_notes(std::ostream& out, const CommandReference& command) {
 
 }  // namespace
 
-std::string man_page(const std::vector<CommandReference>& commands) {
+std::string man_page(const CLI::App& ringside) {
   std::ostringstream out;
   out << ".TH RINGSIDE 1 \"\" \"ringside " RINGSIDE_VERSION "\" \"User commands\"\n"
       << ".nh\n.ad l\n.SH NAME\nringside \\- distributed training from scratch, to be read, "
          "stepped "
          "through and measured\n"
       << ".SH SYNOPSIS\n.B ringside\n.I COMMAND\n[options]\n.SH COMMANDS\n";
-  for (const CommandReference& command : commands) {
-    if (command.name.empty()) continue;
-    out << ".SS ringside " << roff(command.name) << "\n" << roff(command.description) << "\n";
-    for (const OptionReference& option : command.options_but_help())
-      out << ".TP\n.B " << roff(option.names) << "\n" << roff(option.text) << "\n";
-    write_roff_notes(out, command);
+  for (const auto& [name, command] : all_commands(ringside)) {
+    out << ".SS ringside " << roff(name) << "\n" << roff(command->get_description()) << "\n";
+    for (const CLI::Option* option : options_of(*command))
+      if (option != command->get_help_ptr())
+        out << ".TP\n.B " << roff(names_of(*option)) << "\n" << roff(text_of(*option)) << "\n";
+    write_roff_notes(out, *command);
   }
   out << ".SH SEE ALSO\ndocs/ of the project: the README, and a book that explains what the "
          "program "

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/help/reference.hpp"
+#include "cli/commands/options/help_formatter.hpp"
 
 namespace ringside::cli {
 
@@ -30,20 +31,21 @@ std::string anchor(std::string name) {
   return "#ringside-" + name;
 }
 
-void write_option_table(std::ostream& out, const CommandReference& command) {
+void write_option_table(std::ostream& out, const CLI::App& command) {
   std::string group = "Options";
-  const std::vector<OptionReference> options = command.options_but_help();
+  std::vector<const CLI::Option*> options = options_of(command);
+  std::erase(options, command.get_help_ptr());
   if (options.empty()) return;
   out << "\n| option | what it does |\n|---|---|\n";
-  for (const OptionReference& option : options) {
-    if (option.group != group) out << "| **" << option.group << "** | |\n";
-    group = option.group;
-    out << "| " << code_cell(option.names) << " | " << cell(option.text) << " |\n";
+  for (const CLI::Option* option : options) {
+    if (option->get_group() != group) out << "| **" << option->get_group() << "** | |\n";
+    group = option->get_group();
+    out << "| " << code_cell(names_of(*option)) << " | " << cell(text_of(*option)) << " |\n";
   }
 }
 
-void write_note_tables(std::ostream& out, const CommandReference& command) {
-  for (const Note& note : command.notes) {
+void write_note_tables(std::ostream& out, const CLI::App& command) {
+  for (const Note& note : notes_of(command)) {
     if (!note.examples.empty()) {
       const bool explained = std::ranges::any_of(
           note.examples, [](const auto& example) { return !example.second.empty(); });
@@ -60,7 +62,7 @@ void write_note_tables(std::ostream& out, const CommandReference& command) {
 
 }  // namespace
 
-std::string markdown_page(const std::vector<CommandReference>& commands) {
+std::string markdown_page(const CLI::App& ringside) {
   std::ostringstream out;
   out << "# Commands\n\n"
          "`ringside help --as markdown` writes this page from the program's own help; a test "
@@ -69,15 +71,14 @@ std::string markdown_page(const std::vector<CommandReference>& commands) {
          "it "
          "once Ringside is installed.\n\n"
          "| command | what it does |\n|---|---|\n";
-  for (const CommandReference& command : commands)
-    if (!command.name.empty())
-      out << fmt::format("| [`ringside {}`]({}) | {} |\n", command.name, anchor(command.name),
-                         cell(command.description));
-  for (const CommandReference& command : commands) {
-    if (command.name.empty()) continue;
-    out << "\n## ringside " << command.name << "\n\n" << command.description << ".\n";
-    write_note_tables(out, command);
-    write_option_table(out, command);
+  const std::vector<NamedCommand> commands = all_commands(ringside);
+  for (const auto& [name, command] : commands)
+    out << fmt::format("| [`ringside {}`]({}) | {} |\n", name, anchor(name),
+                       cell(command->get_description()));
+  for (const auto& [name, command] : commands) {
+    out << "\n## ringside " << name << "\n\n" << command->get_description() << ".\n";
+    write_note_tables(out, *command);
+    write_option_table(out, *command);
   }
   return out.str();
 }

@@ -31,10 +31,43 @@ void add_example_line(Note& note, const std::string& line) {
   }
 }
 
-std::vector<Note> notes_of(const std::string& footer) {
+void add_commands_of(const CLI::App& app, const std::string& before,
+                     std::vector<NamedCommand>& all) {
+  for (const CLI::App* command : subcommands_of(app)) {
+    all.emplace_back(before + command->get_name(), command);
+    add_commands_of(*command, before + command->get_name() + " ", all);
+  }
+}
+
+}  // namespace
+
+std::vector<NamedCommand> all_commands(const CLI::App& ringside) {
+  std::vector<NamedCommand> all;
+  add_commands_of(ringside, "", all);
+  return all;
+}
+
+std::vector<const CLI::App*> subcommands_of(const CLI::App& command) {
+  return command.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::vector<const CLI::Option*> options_of(const CLI::App& command) {
+  return command.get_options(
+      [](const CLI::Option* option) { return !option->get_group().empty(); });
+}
+
+std::string names_of(const CLI::Option& option) {
+  const bool named = !option.get_snames().empty() || !option.get_lnames().empty();
+  const std::string names =
+      named ? option.get_name(false, true) : "[" + option.get_name(true) + "]";
+  const bool has_type = option.get_type_size() != 0 && !option.get_type_name().empty();
+  return has_type ? names + " " + option.get_type_name() : names;
+}
+
+std::vector<Note> notes_of(const CLI::App& command) {
   std::vector<Note> notes;
   bool between = true, in_examples = false;
-  std::istringstream lines(footer);
+  std::istringstream lines(command.get_footer());
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) {
       between = true;
@@ -52,52 +85,6 @@ std::vector<Note> notes_of(const std::string& footer) {
     between = false;
   }
   return notes;
-}
-
-OptionReference reference_of(const CLI::Option& option) {
-  OptionReference reference;
-  reference.takes_value = option.get_type_size() != 0;
-  for (const std::string& name : option.get_snames()) reference.spellings.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) reference.spellings.push_back("--" + name);
-  reference.names = reference.spellings.empty() ? "[" + option.get_name(true) + "]"
-                                                : option.get_name(false, true);
-  if (reference.takes_value && !option.get_type_name().empty())
-    reference.names += " " + option.get_type_name();
-  reference.text = text_of(option);
-  reference.group = option.get_group();
-  return reference;
-}
-
-void add_commands_of(const CLI::App& app, const std::string& name,
-                     std::vector<CommandReference>& all) {
-  CommandReference reference;
-  reference.name = name;
-  reference.description = app.get_description();
-  for (const CLI::Option* option : app.get_options())
-    if (!option->get_group().empty()) reference.options.push_back(reference_of(*option));
-  reference.notes = notes_of(app.get_footer());
-  const auto every = [](const CLI::App*) { return true; };
-  for (const CLI::App* command : app.get_subcommands(every))
-    reference.commands.emplace_back(command->get_name(), command->get_description());
-  all.push_back(std::move(reference));
-  for (const CLI::App* command : app.get_subcommands(every))
-    add_commands_of(*command, name.empty() ? command->get_name() : name + " " + command->get_name(),
-                    all);
-}
-
-}  // namespace
-
-std::vector<OptionReference> CommandReference::options_but_help() const {
-  std::vector<OptionReference> rest;
-  for (const OptionReference& option : options)
-    if (option.names != "-h,--help") rest.push_back(option);
-  return rest;
-}
-
-std::vector<CommandReference> all_commands(const CLI::App& app) {
-  std::vector<CommandReference> all;
-  add_commands_of(app, "", all);
-  return all;
 }
 
 }  // namespace ringside::cli

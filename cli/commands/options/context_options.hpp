@@ -3,11 +3,10 @@
 
 #include <string>
 
+#include "cli/commands/options/cli11_names.hpp"
 #include "parallel/context/order.hpp"
 
 namespace ringside::cli {
-
-class Options;
 
 struct ContextArguments {
   std::string exchange = "ring", order = "zigzag";

@@ -32,7 +32,8 @@ std::string text_of(const CLI::Option& option) {
   std::string otherwise = option.get_default_str();
   if (otherwise.starts_with("[")) otherwise = otherwise.substr(1, otherwise.size() - 2);  // a list
   const std::string text = option.get_description();
-  return otherwise.empty() ? text : fmt::format("{} [{}]", text, otherwise);
+  const bool says_it = text.ends_with(']');
+  return otherwise.empty() || says_it ? text : fmt::format("{} [{}]", text, otherwise);
 }
 
 HelpFormatter::HelpFormatter(std::size_t width, std::size_t left) : width_(width), left_(left) {

@@ -35,7 +35,7 @@ CLI::Validator one_of(std::vector<std::string> names,
                       std::map<std::string, std::string> also_called) {
   const auto check = [names = std::move(names), also_called = std::move(also_called)](
                          const std::string& value) -> std::string {
-    if (std::find(names.begin(), names.end(), value) != names.end()) return "";
+    if (std::ranges::find(names, value) != names.end()) return "";
     const auto synonym = also_called.find(value);
     const std::string meant = synonym != also_called.end() ? synonym->second : value;
     return fmt::format("expected {}, got '{}'{}", fmt::join(names, ", "), value,
@@ -87,8 +87,7 @@ std::string what_is_no_number(const std::vector<std::string>& values) {
   return fmt::format("{} is beyond the numbers that are possible here", fmt::join(values, ","));
 }
 
-void add_json_option(CLI::App& command, std::string& path) {
-  const Options option(command);
+void add_json_option(const Options& option, std::string& path) {
   option("--json FILE", path,
          "Write the figures to this file; - writes them to standard output and the table "
          "to standard error");

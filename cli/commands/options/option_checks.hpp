@@ -30,6 +30,6 @@ CLI::Validator parsed_by(std::function<void(const std::string& text)> parse);
 std::string what_is_no_number(const std::vector<std::string>& values);
 
 // Declares --json FILE for the figures of a command.
-void add_json_option(CLI::App& command, std::string& path);
+void add_json_option(const Options& option, std::string& path);
 
 }  // namespace ringside::cli

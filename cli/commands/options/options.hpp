@@ -1,14 +1,11 @@
 // The options of a command, each declared in one call:
 //
-//     const Options option(*command);
-//     option("-n,--ranks N", args->ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));
-//     option("--svg FILE", args->svg, "Draw the picture to this file");
-//     option.flag("--list", args->list, "A table instead of the picture");
+//     const auto [option, args] = add_command(app, "draw", "Draw an algorithm", draw);
+//     option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));
+//     option("--svg FILE", args.svg, "Draw the picture to this file")->required();
+//     option.flag("--list", args.list, "A table instead of the picture");
 //
-// A command with its arguments, and the function that runs it:
-//
-//     const Command<Arguments> option(app, "eval", "Evaluate a checkpoint", evaluate);
-//     option("--init DIR", option.args->init, "The checkpoint's folder")->required();
+// add_command() also makes the arguments, and calls `void draw(const Arguments&)` with them.
 #pragma once
 
 #include <memory>
@@ -26,6 +23,9 @@ class Options {
 
   // All further options of the command stand under this heading in its help.
   void group(const std::string& heading) const { command_.option_defaults()->group(heading); }
+
+  // The help of all further options, also of subcommands, shows their defaults.
+  void show_defaults() const { command_.option_defaults()->always_capture_default(); }
 
   // After a space, `name` has the name of the value in the help. "--bytes SIZE,..." is a list:
   // commas separate its values.
@@ -51,19 +51,23 @@ class Options {
   CLI::App& command_;
 };
 
+// A command and the arguments that its options fill.
 template <class Arguments>
-class Command : public Options {
- public:
-  // `run` is called after the command line is read, unless it names a subcommand of this one.
-  Command(CLI::App& parent, const char* name, const char* description,
-          void (*run)(const Arguments& args))
-      : Options(*parent.add_subcommand(name, description)) {
-    command().callback([&command = command(), args = args, run] {
-      if (command.get_subcommands().empty()) run(*args);
-    });
-  }
-
-  const std::shared_ptr<Arguments> args = std::make_shared<Arguments>();
+struct NewCommand {
+  Options option;
+  Arguments& args;
 };
+
+// `run` is called after the command line is read, unless it names a subcommand of this one.
+template <class Arguments>
+NewCommand<Arguments> add_command(CLI::App& parent, const char* name, const char* description,
+                                  void (*run)(const Arguments& args)) {
+  CLI::App& command = *parent.add_subcommand(name, description);
+  const auto args = std::make_shared<Arguments>();
+  command.callback([&command, args, run] {
+    if (command.get_subcommands().empty()) run(*args);
+  });
+  return {Options(command), *args};
+}
 
 }  // namespace ringside::cli

@@ -15,8 +15,7 @@ namespace ringside::cli {
 
 using namespace planning;
 
-void PlanOptions::add_to(CLI::App& command) {
-  const Options option(command);
+void PlanOptions::add_to(const Options& option) {
   const auto positive = in_range(1, 1e9);
   option("--model MODEL", model, "A name, or the path of a config.json");
   option("--mesh AXES", mesh, "The devices, as in pp=2,dp=4,tp=8 [one device]");
@@ -66,7 +65,7 @@ Machine PlanOptions::machine(const std::string& name) const {
 
 Types PlanOptions::types() const {
   const auto own = transformer::config_names();
-  const bool is_own = std::find(own.begin(), own.end(), model) != own.end();
+  const bool is_own = std::ranges::find(own, model) != own.end();
   const auto bytes = [&](const std::string& name) {
     return (name.empty() ? is_own : name == "fp32") ? 4.0 : 2.0;
   };

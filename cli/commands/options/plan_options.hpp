@@ -20,7 +20,7 @@ struct PlanOptions {
   std::optional<double> overlap;                   // none: the machine's
   ContextArguments context;
 
-  void add_to(CLI::App& command);
+  void add_to(const Options& option);
 
   // Ringside's own sizes train in fp32; published models in 16 bits with fp32 masters.
   planning::Types types() const;

@@ -28,8 +28,7 @@ CLI::Validator one_of_the_backends() {
 
 }  // namespace
 
-void add_ranks_option(CLI::App& command, RanksOption& ranks) {
-  const Options option(command);
+void add_ranks_option(const Options& option, RanksOption& ranks) {
   option("-n,--ranks N", ranks.count,
          fmt::format("Number of ranks: processes on this machine [under an outer "
                      "launcher: its number; else {}]",
@@ -37,17 +36,15 @@ void add_ranks_option(CLI::App& command, RanksOption& ranks) {
          at_least_one("rank"));
 }
 
-void add_elastic_options(CLI::App& command, std::optional<Elastic>& elastic,
-                         std::optional<int>& restarts) {
-  command
+void add_elastic_options(const Options& option, LaunchOptions& launch) {
+  option.command()
       .add_option_function<std::string>(
-          "--elastic", [&elastic](const std::string& text) { elastic = parse_elastic(text); },
+          "--elastic", [&launch](const std::string& text) { launch.elastic = parse_elastic(text); },
           "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
           "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)")
       ->type_name("MIN:MAX")
       ->check(parsed_by([](const std::string& text) { parse_elastic(text); }));
-  const Options option(command);
-  option("--restarts N", restarts,
+  option("--restarts N", launch.restarts,
          "With --elastic, processes that may take the place of lost ranks [10]; else how "
          "often all ranks start again after a failure, from the last checkpoint if there "
          "is one [0]",
@@ -63,22 +60,20 @@ std::optional<int> ranks_or_elastic(std::optional<int> ranks,
   return elastic->largest;
 }
 
-void add_backend_option(CLI::App& command, std::string& backend) {
-  const Options option(command);
+void add_backend_option(const Options& option, std::string& backend) {
   option("--backend NAME", backend, backends_in_words, one_of_the_backends())
       ->capture_default_str();
 }
 
-void add_backends_option(CLI::App& command, std::vector<std::string>& backends) {
-  const Options option(command);
+void add_backends_option(const Options& option, std::vector<std::string>& backends) {
   option("--backend NAME,...", backends,
          fmt::format("{}. Several backends take turns", backends_in_words), one_of_the_backends())
       ->capture_default_str();
 }
 
-void add_link_option(CLI::App& command) {
+void add_link_option(const Options& option) {
   const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
-  command
+  option.command()
       .add_option_function<std::string>("--link", keep,
                                         "Emulate a slower network, for example 1Gbps,50us: the "
                                         "bandwidth of each rank's outgoing link and the latency "
@@ -87,11 +82,11 @@ void add_link_option(CLI::App& command) {
       ->check(parsed_by(collectives::parse_link));
 }
 
-void add_algorithm_option(CLI::App& command) {
+void add_algorithm_option(const Options& option) {
   const auto keep = [](const std::string& text) {
     ::setenv("RINGSIDE_ALGORITHM", text.c_str(), 1);
   };
-  command
+  option.command()
       .add_option_function<std::string>("--algorithm", keep,
                                         "Force algorithms: all_reduce=halving_doubling, or a file, "
                                         "such as my.json [RINGSIDE_ALGORITHM, else by calibration]")
@@ -100,8 +95,7 @@ void add_algorithm_option(CLI::App& command) {
           parsed_by([](const std::string& text) { collectives::AlgorithmSelection check(text); }));
 }
 
-void add_memory_limit(CLI::App& command, std::optional<double>& gigabytes) {
-  const Options option(command);
+void add_memory_limit(const Options& option, std::optional<double>& gigabytes) {
   option("--memory-limit GB", gigabytes,
          "Refuse to start if this machine needs more memory, in 10^9 bytes; 0: do not "
          "check [the available memory]",

@@ -57,10 +57,9 @@ void prove_all(const PipelineOptions& options) {
 }  // namespace
 
 void add_prove_pipeline_command(CLI::App& prove) {
-  const Command<PipelineOptions> option(
+  const auto [option, args] = add_command<PipelineOptions>(
       prove, "pipeline",
       "Prove pipeline schedules: no deadlock, each action once; bubble and memory", prove_all);
-  PipelineOptions& args = *option.args;
   option("--schedule NAME", args.schedule,
          "Only " + schedule_names() + "; csv:FILE proves your own [all]");
   option("-n,--ranks N", args.ranks, "Only this number of ranks [1 to 16]", in_range(1, 64));
@@ -69,7 +68,7 @@ void add_prove_pipeline_command(CLI::App& prove) {
   option("--stages-per-rank V", args.stages_per_rank,
          "Only this number, for interleaved, looped_bfs and interleaved_zb [1 to 4]",
          in_range(1, 64));
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
 }
 
 }  // namespace ringside::cli

@@ -75,11 +75,10 @@ void prove_all(const ProveOptions& given) {
 }  // namespace
 
 void add_prove_command(CLI::App& app) {
-  const Command<ProveOptions> option(
+  const auto [option, args] = add_command(
       app, "prove",
       "Prove every algorithm by following which contributions each chunk holds; or pipelines",
       prove_all);
-  ProveOptions& args = *option.args;
   option("collective NAME", args.collective,
          "Only this collective, such as all_reduce; or one algorithm, ring_all_reduce");
   option("--algorithm NAME", args.algorithm,
@@ -92,7 +91,7 @@ void add_prove_command(CLI::App& app) {
   option.flag("--bounds", args.bounds,
               "Count steps, bytes and additions on --max-size ranks beside the "
               "lower bounds, and prove nothing");
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
   add_commands(option.command(), "prove");
 }
 

@@ -68,11 +68,10 @@ void simulate_as_drawn(const FaultsArguments& args) {
 }  // namespace
 
 void add_simulate_faults_command(CLI::App& parent) {
-  const Command<FaultsArguments> option(
+  const auto [option, args] = add_command(
       parent, "faults",
       "Run the ranks of a job on a simulated network and clock, with faults that a seed draws",
       simulate_as_drawn);
-  FaultsArguments& args = *option.args;
   option("--seed N", args.seed, "The seed: it draws everything, and replays it [1]");
   option("--seeds COUNT", args.seeds,
          "Run so many seeds, from --seed on, and show only those that do not hold [1]");

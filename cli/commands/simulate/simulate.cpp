@@ -54,9 +54,8 @@ void take_slow_rank(const std::string& text, planning::Stragglers& stragglers) {
   auto result = std::from_chars(text.data(), end, rank);
   if (result.ec == std::errc() && result.ptr != end && *result.ptr == '=')
     result = std::from_chars(result.ptr + 1, end, factor);
-  if (result.ec != std::errc() || result.ptr != end || !(factor >= 1))
-    throw UsageError(fmt::format(
-        "--slow {}: a rank and a factor of at least 1 are expected, as in --slow 5=1.3", text));
+  refuse_if(result.ec != std::errc() || result.ptr != end || !(factor >= 1),
+            "--slow {}: a rank and a factor of at least 1 are expected, as in --slow 5=1.3", text);
   stragglers.slow[rank] = factor;
 }
 
@@ -99,20 +98,17 @@ void simulate_plan(const SimulateArguments& args) {
     write_json_file(args.trace, collectives::chrome_trace(traces));
     announce(args, "trace, for ui.perfetto.dev or chrome://tracing", args.trace);
   }
-  if (!args.html.empty()) {
+  if (!args.html.empty())
     report.figures.insert(report.figures.begin(), simulation_lanes(simulation));
-    write_report(args.html, report);
-    announce(args, "report, to open in a browser", args.html);
-  }
-  std::fflush(file_beside(args.json));
+  write_report(args.html, report, file_beside(args.json));
   if (!args.json.empty()) write_json_file(args.json, json);
 }
 
 void simulate_collective(const SimulateArguments& args) {
   const std::vector<std::string> known = planning::simulated_collectives();
-  if (std::ranges::find(known, args.collective) == known.end())
-    throw UsageError(fmt::format("there is no simulation of '{}': choose one of {}",
-                                 args.collective, fmt::join(known, ", ")));
+  refuse_if(std::ranges::find(known, args.collective) == known.end(),
+            "there is no simulation of '{}': choose one of {}", args.collective,
+            fmt::join(known, ", "));
   const collectives::Collective collective = collectives::collective_named(args.collective);
   const Machine machine = planning::find_machine(args.topology);
   Report report{fmt::format("{} on {}", args.collective, machine.name),
@@ -130,24 +126,20 @@ void simulate_collective(const SimulateArguments& args) {
     report.figures.push_back(collective_figure(times, machine));
   }
   fmt::print(file_beside(args.json), "{}", text);
-  std::fflush(file_beside(args.json));
   if (!args.json.empty()) write_json_file(args.json, json);
-  if (args.html.empty()) return;
-  write_report(args.html, report);
-  announce(args, "report, to open in a browser", args.html);
+  write_report(args.html, report, file_beside(args.json));
 }
 
 void simulate_as_asked(const SimulateArguments& args) {
-  if (!args.collective.empty() && !args.plan.model.empty())
-    throw UsageError("give either a collective or --model, not both");
+  refuse_if(!args.collective.empty() && !args.plan.model.empty(),
+            "give either a collective or --model, not both");
   if (!args.collective.empty()) return simulate_collective(args);
-  if (args.plan.model.empty())
-    throw UsageError("what is to be simulated? Give --model and --mesh for a step, or all_reduce");
+  refuse_if(args.plan.model.empty(),
+            "what is to be simulated? Give --model and --mesh for a step, or all_reduce");
   simulate_plan(args);
 }
 
-void add_straggler_options(CLI::App& command, SimulateArguments& args) {
-  const Options option(command);
+void add_straggler_options(const Options& option, SimulateArguments& args) {
   option("--slow RANK=FACTOR,...", args.slow,
          "Slow ranks: 5=1.3 lets rank 5 take 1.3 times as long for each computation");
   option("--jitter SHARE", args.jitter,
@@ -161,8 +153,7 @@ void add_straggler_options(CLI::App& command, SimulateArguments& args) {
               "Simulate every replica, also those that do the same as another");
 }
 
-void add_collective_options(CLI::App& command, SimulateArguments& args) {
-  const Options option(command);
+void add_collective_options(const Options& option, SimulateArguments& args) {
   option("-n,--ranks N,...", args.ranks, "Of a collective: numbers of ranks, at least 2 [8]",
          in_range(2, 1e6));
   option("--algorithm NAME,...", args.algorithms,
@@ -178,17 +169,16 @@ void add_collective_options(CLI::App& command, SimulateArguments& args) {
 }  // namespace
 
 void add_simulate_command(CLI::App& app) {
-  const Command<SimulateArguments> option(
-      app, "simulate",
-      "Predict the time of a step, or of a collective, on a machine that is not here",
-      simulate_as_asked);
-  SimulateArguments& args = *option.args;
+  const auto [option, args] =
+      add_command(app, "simulate",
+                  "Predict the time of a step, or of a collective, on a machine that is not here",
+                  simulate_as_asked);
   option(
       "collective NAME", args.collective,
       fmt::format("{}; or else give --model", fmt::join(planning::simulated_collectives(), ", ")));
   option("--topology MACHINE", args.topology, "Device and network: a name or a JSON file [h100]");
-  args.plan.add_to(option.command());
-  add_straggler_options(option.command(), args);
+  args.plan.add_to(option);
+  add_straggler_options(option, args);
   option("--svg FILE", args.svg, "Draw the lanes of a step into this file");
   option("--trace FILE", args.trace,
          "Write the step as a trace for ui.perfetto.dev or chrome://tracing");
@@ -197,8 +187,8 @@ void add_simulate_command(CLI::App& app) {
          "not from formulas");
   option("--against FILE", args.against,
          "A trace of `ringside train --trace`: predicted beside measured");
-  add_collective_options(option.command(), args);
-  add_json_option(option.command(), args.json);
+  add_collective_options(option, args);
+  add_json_option(option, args.json);
   option("--html FILE", args.html, "Write a page with pictures to this file");
   add_commands(option.command(), "simulate");
 }

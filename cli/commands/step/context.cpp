@@ -51,15 +51,14 @@ void show(const Arguments& args) {
 }  // namespace
 
 void add_step_context_command(CLI::App& step) {
-  const Command<Arguments> option(
+  const auto [option, args] = add_command(
       step, "context", "Show how ranks divide the tokens of a sequence (context parallel)", show);
-  Arguments& args = *option.args;
   option("-n,--ranks N", args.ranks, "Number of ranks, 2 to 8 [4]", in_range(2, 8));
   option.flag("--zigzag", args.zigzag,
               "Each rank has an early and a late piece, not one [contiguous order]");
   option("--sequence N", args.tokens, "Tokens per sequence [65536]", in_range(1, 1 << 30));
   option("--svg FILE", args.svg, "Draw the blocks to this file, for a browser");
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
 }
 
 }  // namespace ringside::cli

@@ -27,10 +27,9 @@ void show_experts(const ExpertsArguments& args) {
 }  // namespace
 
 void add_step_experts_command(CLI::App& step) {
-  const Command<ExpertsArguments> option(
+  const auto [option, args] = add_command(
       step, "experts", "Show how tokens travel to the ranks of their experts (expert parallel)",
       show_experts);
-  ExpertsArguments& args = *option.args;
   ExpertsPicture& picture = args.picture;
   option("-n,--ranks N", picture.ranks, "Number of ranks, 2 to 8 [4]", in_range(2, 8));
   option("--experts E", picture.experts, "Experts of a block, a multiple of the ranks [8]",
@@ -40,7 +39,7 @@ void add_step_experts_command(CLI::App& step) {
   option("--skew X", picture.skew,
          "How much the router prefers the first experts: 0 is not at all [0]", not_negative());
   option("--seed N", picture.seed, "Seed of the router's numbers [0]");
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
 }
 
 }  // namespace ringside::cli

@@ -74,11 +74,10 @@ void show(const Arguments& args) {
 }  // namespace
 
 void add_step_mesh_command(CLI::App& step) {
-  const Command<Arguments> option(
+  const auto [option, args] = add_command(
       step, "mesh", "Show what the axes of a mesh divide, their groups and calls", show);
-  Arguments& args = *option.args;
   option("--mesh AXES", args.mesh, "A mesh, such as dp=2,fsdp=2,tp=2 [the axes that there are]");
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
 }
 
 }  // namespace ringside::cli

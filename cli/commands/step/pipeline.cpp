@@ -88,7 +88,7 @@ void print_figures(std::ostream& out, const std::string& name, const TimedSchedu
   if (const auto bubble = bubble_by_formula(setting, durations))
     out << fmt::format("; by the formula, {}: {}", bubble_formula(name), percent(*bubble));
   out << fmt::format("\nwaiting    {:g} between a rank's first and last computation, {}\n",
-                     *std::max_element(timing.waiting.begin(), timing.waiting.end()),
+                     *std::ranges::max_element(timing.waiting),
                      schedule.ranks() == 1 ? "on rank 0" : "at most");
   const std::vector<int> most = most_in_flight(schedule);
   out << fmt::format(
@@ -163,9 +163,8 @@ void draw(const PipelineOptions& options) {
 }  // namespace
 
 void add_step_pipeline_command(CLI::App& step) {
-  const Command<PipelineOptions> option(
+  const auto [option, args] = add_command<PipelineOptions>(
       step, "pipeline", "Draw a pipeline schedule: what each rank computes when", draw);
-  PipelineOptions& args = *option.args;
   option("SCHEDULE,--schedule NAME", args.schedule,
          schedule_names() + "; csv:FILE reads your own [1f1b]");
   option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [4]", in_range(1, 64));

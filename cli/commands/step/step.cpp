@@ -102,18 +102,17 @@ void step(const StepOptions& given) {
     options.root = algorithm.only[0].root;
   }
   if (options.ranks == 0) options.ranks = 4;
-  if (!options.html.empty() && !algorithm.only.empty())
-    throw UsageError(fmt::format(
-        "--html plays the algorithms of the catalogue, and {} is a file: draw it with --svg",
-        options.algorithm));
-  if (options.root != 0 && !has_root(algorithm.collective))
-    throw UsageError(options.collective + " has no root: leave out --root");
-  if (!options.html.empty() && options.ranks > most_played_ranks)
-    throw UsageError(fmt::format("--html plays up to {} ranks, not {}: choose fewer with -n",
-                                 most_played_ranks, options.ranks));
-  if (!options.svg.empty() && options.ranks > most_drawn_ranks)
-    throw UsageError(fmt::format("--svg draws up to {} ranks, not {}: choose fewer with -n",
-                                 most_drawn_ranks, options.ranks));
+  refuse_if(!options.html.empty() && !algorithm.only.empty(),
+            "--html plays the algorithms of the catalogue, and {} is a file: draw it with --svg",
+            options.algorithm);
+  refuse_if(options.root != 0 && !has_root(algorithm.collective),
+            "{} has no root: leave out --root", options.collective);
+  refuse_if(!options.html.empty() && options.ranks > most_played_ranks,
+            "--html plays up to {} ranks, not {}: choose fewer with -n", most_played_ranks,
+            options.ranks);
+  refuse_if(!options.svg.empty() && options.ranks > most_drawn_ranks,
+            "--svg draws up to {} ranks, not {}: choose fewer with -n", most_drawn_ranks,
+            options.ranks);
   const std::vector<Schedule> schedules = make_schedules(algorithm, options.ranks, options.root);
   const int steps = static_cast<int>(schedules[0].steps.size());
 
@@ -155,10 +154,9 @@ void step(const StepOptions& given) {
 }  // namespace
 
 void add_step_command(CLI::App& app) {
-  const Command<StepOptions> option(
+  const auto [option, args] = add_command(
       app, "step",
       "Draw a collective step by step: which rank holds which contributions; or a pipeline", step);
-  StepOptions& args = *option.args;
   std::vector<std::string> names;
   for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
 

@@ -42,9 +42,8 @@ void draw(const TensorOptions& options) {
 }  // namespace
 
 void add_step_tensor_command(CLI::App& step) {
-  const Command<TensorOptions> option(
+  const auto [option, args] = add_command(
       step, "tensor", "Draw a transformer block over several ranks: matrices and calls", draw);
-  TensorOptions& args = *option.args;
   option("-n,--ranks N", args.ranks, "Number of ranks, 2 to 8 [2]", in_range(2, 8));
   option("--model NAME", args.model,
          fmt::format("A named size: {} [lab]", fmt::join(transformer::config_names(), ", ")));
@@ -54,7 +53,7 @@ void add_step_tensor_command(CLI::App& step) {
   option("--dtype TYPE", args.dtype, "fp32, fp64 or bf16 [fp32]", one_of({"fp32", "fp64", "bf16"}));
   option.flag("--sequence-parallel", args.sequence_parallel,
               "Outside of the divided matrices each rank has only its tokens");
-  add_json_option(option.command(), args.json);
+  add_json_option(option, args.json);
 }
 
 }  // namespace ringside::cli

@@ -27,8 +27,7 @@ std::unique_ptr<collectives::Backend> make_backend(const std::string& backend,
 
 }  // namespace
 
-void add_device_option(CLI::App& command, DeviceOption& device) {
-  const Options option(command);
+void add_device_option(const Options& option, DeviceOption& device) {
   option(
       "--device NAME", device.name,
       "Device to compute on: cpu, cuda (a GPU), or emulated (the GPU's kernels on the CPU: slow, "
@@ -37,8 +36,7 @@ void add_device_option(CLI::App& command, DeviceOption& device) {
       ->capture_default_str();
 }
 
-void add_device_backend_option(CLI::App& command, DeviceOption& device) {
-  const Options option(command);
+void add_device_backend_option(const Options& option, DeviceOption& device) {
   option("--device-backend NAME", device.backend,
          "Backend between GPUs: cuda_ipc (one host) or nccl [cuda_ipc]",
          one_of({"cuda_ipc", "nccl"}));
@@ -47,9 +45,8 @@ void add_device_backend_option(CLI::App& command, DeviceOption& device) {
 Device device_from(const DeviceOption& option, autograd::DType dtype) {
   const Device device = autograd::device_named(option.name);
   if (device == Device::cpu) return device;
-  if (dtype == autograd::DType::fp64)
-    throw UsageError(
-        fmt::format("--dtype fp64 needs --device cpu: {} supports fp32 and bf16", option.name));
+  refuse_if(dtype == autograd::DType::fp64,
+            "--dtype fp64 needs --device cpu: {} supports fp32 and bf16", option.name);
   if (device != Device::cuda) return device;
   if (const auto missing = collectives::cuda::what_is_missing())
     fail("--device cuda: {}; --device emulated runs the GPU's kernels on the CPU", *missing);
@@ -84,10 +81,10 @@ Device begin_on_device(const DeviceOption& option, std::span<collectives::Proces
 void require_processes_for(const DeviceOption& option, const std::vector<std::string>& backends,
                            int ranks) {
   if (option.name != "cuda" || ranks == 1) return;
-  if (std::ranges::find(backends, "threads") != backends.end())
-    throw UsageError("--device cuda needs a process for each rank: leave out --backend threads");
-  if (backends.size() > 1)
-    throw UsageError("on --device cuda the gradients go over --device-backend: name one --backend");
+  refuse_if(std::ranges::find(backends, "threads") != backends.end(),
+            "--device cuda needs a process for each rank: leave out --backend threads");
+  refuse_if(backends.size() > 1,
+            "on --device cuda the gradients go over --device-backend: name one --backend");
 }
 
 std::string describe(Device device) {

@@ -17,8 +17,8 @@ struct DeviceOption {
 };
 
 // Declares --device, and --device-backend for commands that run on several ranks.
-void add_device_option(CLI::App& command, DeviceOption& device);
-void add_device_backend_option(CLI::App& command, DeviceOption& device);
+void add_device_option(const Options& option, DeviceOption& device);
+void add_device_backend_option(const Options& option, DeviceOption& device);
 
 // The device of the option. Throws Error that says what is missing if this machine does not have
 // it, and UsageError if it does not support `dtype`. Uses no GPU memory, so a launcher may call it.

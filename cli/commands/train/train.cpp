@@ -77,13 +77,13 @@ void train(const TrainArguments& args) {
   TrainingPlan plan;
   RanksOption ranks_option = args.ranks;
   if (args.mesh)
-    ranks_option.place = [shape = parallel::MeshShape(*args.mesh)](int rank) {
+    ranks_option.launch.place = [shape = parallel::MeshShape(*args.mesh)](int rank) {
       return shape.describe(rank);
     };
-  if (!args.plan.save.empty() || args.resume) ranks_option.grace_after_signal = time_to_save;
-  ranks_option.count = ranks_or_elastic(args.ranks.count, args.ranks.elastic);
-  ranks_option.command_again = [&] { return command_again(args); };
-  const auto sizes = elastic_sizes(args.ranks.elastic);
+  if (!args.plan.save.empty() || args.resume) ranks_option.launch.grace_after_signal = time_to_save;
+  ranks_option.count = ranks_or_elastic(args.ranks.count, args.ranks.launch.elastic);
+  ranks_option.launch.command_again = [&] { return command_again(args); };
+  const auto sizes = elastic_sizes(args.ranks.launch.elastic);
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = plan_from(args, ranks, ranks_here, sizes);
     check_memory(plan, sizes ? sizes->first : ranks, ranks_here, sizes.has_value());
@@ -104,14 +104,13 @@ void train(const TrainArguments& args) {
   if (const int signal = training::interrupted_by()) throw Exit{128 + signal};
 }
 
-void add_rank_options(CLI::App& command, TrainArguments& args) {
-  const Options option(command);
+void add_rank_options(const Options& option, TrainArguments& args) {
   option.group("Ranks");
-  add_ranks_option(command, args.ranks);
-  add_elastic_options(command, args.ranks.elastic, args.ranks.restarts);
-  add_backend_option(command, args.ranks.backend);
-  add_link_option(command);
-  add_algorithm_option(command);
+  add_ranks_option(option, args.ranks);
+  add_elastic_options(option, args.ranks.launch);
+  add_backend_option(option, args.ranks.backend);
+  add_link_option(option);
+  add_algorithm_option(option);
   option("--parallel NAME", args.plan.strategy,
          fmt::format("The parallel strategy: {}; with fewer bytes bf16_wire, powersgd:RANK, "
                      "local_sgd:STEPS, diloco:STEPS; or NAME.so, your own [one rank single, "
@@ -145,14 +144,13 @@ void add_rank_options(CLI::App& command, TrainArguments& args) {
          positive());
   option("--threads N", args.threads, "Threads of each rank [cores divided by ranks]",
          at_least_one("thread"));
-  add_device_option(command, args.device);
-  add_device_backend_option(command, args.device);
-  add_memory_limit(command, args.plan.memory_limit_gb);
+  add_device_option(option, args.device);
+  add_device_backend_option(option, args.device);
+  add_memory_limit(option, args.plan.memory_limit_gb);
 }
 
-void add_model_options(CLI::App& command, TrainArguments& args) {
+void add_model_options(const Options& option, TrainArguments& args) {
   transformer::Config& config = args.plan.config;
-  const Options option(command);
   option.group("Model");
   option("--model NAME", args.model,
          fmt::format("A named size: {} [tiny]", fmt::join(transformer::config_names(), ", ")));
@@ -188,9 +186,8 @@ void add_model_options(CLI::App& command, TrainArguments& args) {
          one_of({"fp32", "fp64", "bf16"}));
 }
 
-void add_training_options(CLI::App& command, TrainArguments& args) {
+void add_training_options(const Options& option, TrainArguments& args) {
   training::TrainerOptions& options = args.plan.options;
-  const Options option(command);
   option.group("Training");
   option("--data PATH", args.plan.data,
          "Text files and directories of text files [the C++ standard library headers]");
@@ -229,9 +226,8 @@ void add_training_options(CLI::App& command, TrainArguments& args) {
          at_least_one("batch"));
 }
 
-void add_output_options(CLI::App& command, TrainArguments& args) {
+void add_output_options(const Options& option, TrainArguments& args) {
   TrainingPlan& plan = args.plan;
-  const Options option(command);
   option.group("Output");
   option("--metrics FILE", plan.metrics, "Write a JSON line for each step");
   option("--trace FILE", plan.recording.trace,
@@ -265,22 +261,24 @@ void add_train_command(CLI::App& app) {
   auto args = std::make_shared<TrainArguments>();
   CLI::App* command =
       app.add_subcommand("train", "Train a transformer on text, on one rank or many");
-  add_rank_options(*command, *args);
-  add_model_options(*command, *args);
-  add_training_options(*command, *args);
-  add_output_options(*command, *args);
+  const Options option(*command);
+  add_rank_options(option, *args);
+  add_model_options(option, *args);
+  add_training_options(option, *args);
+  add_output_options(option, *args);
   // The last one of a repeated option counts, so that a script can put defaults before the user's
   // options.
-  for (CLI::Option* option : command->get_options()) {
-    if (option->get_items_expected_max() == 1) option->take_last();
+  for (CLI::Option* each : command->get_options()) {
+    if (each->get_items_expected_max() == 1) each->take_last();
   }
   set_short_help(*command, {"--ranks", "--parallel", "--mesh", "--model", "--data", "--steps",
                             "--batch", "--save", "--resume", "--report", "--sample"});
   command->callback([args, command] {
-    for (const CLI::Option* option : command->parse_order()) args->given.insert(option->get_name());
+    for (const CLI::Option* each : command->parse_order()) args->given.insert(each->get_name());
     const std::string folder =
         args->plan.save.empty() ? args->resume.value_or("") : args->plan.save.string();
-    const bool outer_launcher = environment("RANK") && !args->ranks.count && !args->ranks.elastic;
+    const bool outer_launcher =
+        environment("RANK") && !args->ranks.count && !args->ranks.launch.elastic;
     args->plan.resume_command = [=](bool stopped) {
       return (outer_launcher ? "under the same launcher, " : "") +
              command_to_resume(*command, folder, stopped);

@@ -52,10 +52,9 @@ void require_fits(const Vocabulary& vocabulary, const Config& config) {
 
 Config config_from(const TrainArguments& args, const Vocabulary& vocabulary) {
   if (args.init || args.resume) {
-    if (args.model || names_sizes(args))
-      throw UsageError(
-          fmt::format("{} brings the model's sizes with it: leave out --model and the sizes",
-                      args.init ? "--init" : "--resume"));
+    refuse_if(args.model || names_sizes(args),
+              "{} brings the model's sizes with it: leave out --model and the sizes",
+              args.init ? "--init" : "--resume");
     return transformer::load_config(args.init ? *args.init : *args.resume);
   }
   const Config& given = args.plan.config;
@@ -134,8 +133,8 @@ void require_unchanged_files(const TrainArguments& args, const std::filesystem::
 
 // Takes over the saved run. Refuses what a run cannot change; print_header() lists the changes.
 void resume(const TrainArguments& args, TrainingPlan& plan) {
-  if (args.init)
-    throw UsageError("--resume continues a run and --init starts one: choose one of them");
+  refuse_if(args.init.has_value(),
+            "--resume continues a run and --init starts one: choose one of them");
   plan.resumed = training::read_run(*args.resume, [&](const training::SavedRun& run) {
     require_unchanged_files(args, run.directory, {run.file.filename().string()});
   });
@@ -182,39 +181,36 @@ void plan_model(const TrainArguments& args, int ranks, TrainingPlan& plan) {
 
 // How the ranks divide the model and the batch.
 void plan_mesh(const TrainArguments& args, int ranks, TrainingPlan& plan) {
-  if (args.sequence_parallel && !args.mesh)
-    throw UsageError("--sequence-parallel needs a mesh: add --mesh tp=2, for example");
+  refuse_if(args.sequence_parallel && !args.mesh,
+            "--sequence-parallel needs a mesh: add --mesh tp=2, for example");
   const bool has_context =
       args.mesh && parallel::MeshShape(*args.mesh).size(parallel::Axis::cp) > 1;
   for (const char* flag : {"--context", "--token-order"})
-    if (args.has(flag) && !has_context)
-      throw UsageError(
-          fmt::format("{} needs context parallel: add --mesh cp=2, for example", flag));
-  if (args.tensor_library &&
-      (!args.mesh || parallel::MeshShape(*args.mesh).size(parallel::Axis::tp) == 1))
-    throw UsageError(
-        "--tensor-parallel needs ranks that share matrices: add --mesh tp=2, for example");
-  if (args.tensor_library && args.sequence_parallel)
-    throw UsageError(
-        "--tensor-parallel names functions of whole sequences: leave out --sequence-parallel");
+    refuse_if(args.has(flag) && !has_context,
+              "{} needs context parallel: add --mesh cp=2, for example", flag);
+  refuse_if(args.tensor_library &&
+                (!args.mesh || parallel::MeshShape(*args.mesh).size(parallel::Axis::tp) == 1),
+            "--tensor-parallel needs ranks that share matrices: add --mesh tp=2, for example");
+  refuse_if(args.tensor_library && args.sequence_parallel,
+            "--tensor-parallel names functions of whole sequences: leave out --sequence-parallel");
   if (!args.mesh) return;
   plan.mesh = training::MeshPlan{parallel::MeshShape(*args.mesh), args.sequence_parallel};
   plan.mesh->context = args.context.options();
   plan.mesh->tensor_library = args.tensor_library.value_or("");
   training::find_tensor_functions(plan.mesh->tensor_library);
   plan.mesh->shape.require_ranks(ranks);
-  if ((plan.divides_model() || has_context) && plan.sample_tokens > 0)
-    throw UsageError(
-        "generation on a mesh is not supported: leave out --sample, save the model with --save DIR "
-        "and run ringside generate --init DIR");
+  refuse_if(
+      (plan.divides_model() || has_context) && plan.sample_tokens > 0,
+      "generation on a mesh is not supported: leave out --sample, save the model with --save DIR "
+      "and run ringside generate --init DIR");
 }
 
 // The micro-batches of a step are known by now.
 void plan_pipeline(const TrainArguments& args, TrainingPlan& plan) {
   const bool pipeline = plan.mesh && plan.mesh->shape.size(parallel::Axis::pp) > 1;
-  if ((args.schedule || args.stages_per_rank) && !pipeline)
-    throw UsageError(fmt::format("{} needs a pipeline: add --mesh pp=2, for example",
-                                 args.schedule ? "--schedule" : "--stages-per-rank"));
+  refuse_if((args.schedule || args.stages_per_rank) && !pipeline,
+            "{} needs a pipeline: add --mesh pp=2, for example",
+            args.schedule ? "--schedule" : "--stages-per-rank");
   if (pipeline)
     training::plan_schedule(*plan.mesh, args.schedule.value_or("1f1b"), plan.options.accumulate,
                             args.stages_per_rank.value_or(0));
@@ -244,18 +240,15 @@ void plan_ranks(const TrainArguments& args, int ranks, int ranks_on_this_machine
       plan.device != autograd::Device::cpu) {
     auto& exchange = plan.mesh->context.exchange;
     if (!args.has("--context")) exchange = context_parallel::Exchange::all_gather;
-    if (exchange == context_parallel::Exchange::ring)
-      throw UsageError(
-          "--context ring merges blocks on the CPU only: choose all_gather or ulysses");
+    refuse_if(exchange == context_parallel::Exchange::ring,
+              "--context ring merges blocks on the CPU only: choose all_gather or ulysses");
   }
   if (plan.mesh && plan.device == autograd::Device::cuda) require_calls_of_gpus(*plan.mesh);
   const int copies = plan.mesh ? plan.mesh->gradient_ranks() : ranks;
   const bool shards = plan.mesh && plan.mesh->shape.size(parallel::Axis::fsdp) > 1;
   if (!args.has("--parallel")) plan.strategy = shards ? "zero3" : copies == 1 ? "single" : "flat";
-  if (plan.strategy == "single" && copies > 1) {
-    throw UsageError(fmt::format(
-        "--parallel single trains on one rank, not on {}: choose another strategy", copies));
-  }
+  refuse_if(plan.strategy == "single" && copies > 1,
+            "--parallel single trains on one rank, not on {}: choose another strategy", copies);
   training::find_strategy(
       plan.strategy);  // what is wrong with a library is said before ranks start
   plan.backend = args.ranks.backend;
@@ -268,39 +261,38 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
   if (args.trace_steps) plan.recording.steps = parse_steps(*args.trace_steps);
   plan.sample.seed = plan.options.seed;
   if (plan.save.empty()) plan.save = args.resume.value_or("");
-  if (plan.save_every > 0 && plan.save.empty())
-    throw UsageError("--save-every needs a folder to save in: name one with --save");
-  if (plan.sample_every > 0 && plan.sample_tokens == 0)
-    throw UsageError("--sample-every needs the length of a sample: give it with --sample");
+  refuse_if(plan.save_every > 0 && plan.save.empty(),
+            "--save-every needs a folder to save in: name one with --save");
+  refuse_if(plan.sample_every > 0 && plan.sample_tokens == 0,
+            "--sample-every needs the length of a sample: give it with --sample");
 }
 
 // What an elastic run cannot do, and what its batch must be.
 void require_elastic(const TrainArguments& args, const std::pair<int, int>& sizes,
                      const TrainingPlan& plan) {
-  if (args.mesh) throw UsageError("--elastic changes the number of ranks: leave out --mesh");
+  refuse_if(args.mesh.has_value(), "--elastic changes the number of ranks: leave out --mesh");
   const std::set<std::string> survive{"single",   "naive", "flat",  "overlap",
                                       "bucketed", "zero1", "zero2", "zero3"};
-  if (!survive.contains(plan.strategy))
-    throw UsageError(
-        fmt::format("--elastic needs a strategy in which the other ranks hold all that a lost one "
-                    "held: naive, flat, overlap, bucketed, zero1, zero2 or zero3, not {}",
-                    plan.strategy));
-  if (!plan.recording.trace.empty() || !plan.recording.report.empty())
-    throw UsageError("--trace and --report need the same ranks throughout: leave out --elastic");
-  if (args.ranks.backend == "threads")
-    throw UsageError("--elastic survives the loss of a process: leave out --backend threads");
-  if (plan.device != autograd::Device::cpu)
-    throw UsageError("--elastic trains on CPUs only: leave out --device");
+  refuse_if(!survive.contains(plan.strategy),
+            "--elastic needs a strategy in which the other ranks hold all that a lost one "
+            "held: naive, flat, overlap, bucketed, zero1, zero2 or zero3, not {}",
+            plan.strategy);
+  refuse_if(!plan.recording.trace.empty() || !plan.recording.report.empty(),
+            "--trace and --report need the same ranks throughout: leave out --elastic");
+  refuse_if(args.ranks.backend == "threads",
+            "--elastic survives the loss of a process: leave out --backend threads");
+  refuse_if(plan.device != autograd::Device::cpu,
+            "--elastic trains on CPUs only: leave out --device");
   const std::int64_t multiple = batch_multiple(sizes.first, sizes.second);
-  if (plan.options.batch % (multiple * plan.options.accumulate) != 0)
-    throw UsageError(fmt::format(
-        "the batch of {} sequences must divide among {} to {} ranks{}, as --elastic may have any "
-        "of these: take --batch {}, or another multiple of {}",
-        plan.options.batch, sizes.first, sizes.second,
-        plan.options.accumulate == 1
-            ? ""
-            : fmt::format(" in {} micro-batches each", plan.options.accumulate),
-        multiple * plan.options.accumulate, multiple * plan.options.accumulate));
+  refuse_if(
+      plan.options.batch % (multiple * plan.options.accumulate) != 0,
+      "the batch of {} sequences must divide among {} to {} ranks{}, as --elastic may have any "
+      "of these: take --batch {}, or another multiple of {}",
+      plan.options.batch, sizes.first, sizes.second,
+      plan.options.accumulate == 1
+          ? ""
+          : fmt::format(" in {} micro-batches each", plan.options.accumulate),
+      multiple * plan.options.accumulate, multiple * plan.options.accumulate);
 }
 
 }  // namespace

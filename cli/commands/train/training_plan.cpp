@@ -125,7 +125,7 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   // Each rank encodes the text for itself. Here it is encoded only if it may be too short, which
   // the number of bytes of the longest token tells.
   const auto counts = plan.vocabulary->byte_counts();
-  const std::size_t longest = *std::max_element(counts.begin(), counts.end());
+  const std::size_t longest = *std::ranges::max_element(counts);
   if (bytes.training().size() / longest <= static_cast<std::size_t>(plan.options.sequence))
     training::validate(plan.options, plan.config, transformer::Corpus(text, *plan.vocabulary),
                        data_ranks);

@@ -116,7 +116,7 @@ class RankRun {
   }
 
   static std::vector<int> sorted(std::vector<int> numbers) {
-    std::sort(numbers.begin(), numbers.end());
+    std::ranges::sort(numbers);
     return numbers;
   }
 

@@ -134,7 +134,7 @@ std::vector<Computation> lane_of(const TimedSchedule& timed, int rank) {
   const std::vector<Action>& actions = timed.schedule.actions[rank];
   for (std::size_t i = 0; i < actions.size(); ++i) {
     if (!is_computation(actions[i].kind)) continue;
-    const auto nth = std::find(stages.begin(), stages.end(), actions[i].stage) - stages.begin();
+    const auto nth = std::ranges::find(stages, actions[i].stage) - stages.begin();
     lane.push_back({actions[i], timed.timing.spans[rank][i], i, nth % 2 == 1});
   }
   return lane;

@@ -58,7 +58,7 @@ void take_example(PipelineProof& proof, const Schedule& schedule) {
   proof.example_stages_per_rank = schedule.stages() / schedule.ranks();
   proof.bubble = time_of(lower(schedule), durations).bubble();
   const std::vector<int> most = most_in_flight(schedule);
-  proof.most_in_flight = *std::max_element(most.begin(), most.end());
+  proof.most_in_flight = *std::ranges::max_element(most);
 }
 
 std::string text_of_range(Range range) {

@@ -10,8 +10,7 @@
 namespace ringside::cli {
 
 const Metrics::Step* Metrics::at(std::int64_t step) const {
-  const auto found = std::lower_bound(steps.begin(), steps.end(), step,
-                                      [](const Step& row, std::int64_t s) { return row.step < s; });
+  const auto found = std::ranges::lower_bound(steps, step, {}, &Step::step);
   return found != steps.end() && found->step == step ? &*found : nullptr;
 }
 
@@ -36,8 +35,7 @@ Metrics read_metrics(const std::string& path) {
   }
   require(!metrics.steps.empty(), "{} has no step: is it a file of `ringside train --metrics`?",
           path);
-  std::sort(metrics.steps.begin(), metrics.steps.end(),
-            [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::ranges::sort(metrics.steps, {}, &Metrics::Step::step);
   return metrics;
 }
 

@@ -58,10 +58,7 @@ void Recording::write(collectives::ProcessGroup& group, const std::string& title
     write_json_file(options_.trace.string(), collectives::chrome_trace(ranks));
     fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", options_.trace.string());
   }
-  if (!options_.report.empty()) {
-    write_page(ranks, title, facts);
-    fmt::print("{}", page_line("report", options_.report.string()));
-  }
+  if (!options_.report.empty()) write_page(ranks, title, facts);
   std::fflush(stdout);
 }
 
@@ -91,7 +88,7 @@ void Recording::write_page(const std::vector<RankTrace>& ranks, const std::strin
     report.figures.push_back(std::move(memory));
   }
   report.figures.push_back(loss_figure(bits_per_byte_));
-  write_report(options_.report.string(), report);
+  write_report(options_.report.string(), report, stdout);
 }
 
 }  // namespace ringside::cli

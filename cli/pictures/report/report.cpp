@@ -63,8 +63,10 @@ std::string html(const Report& report) {
   return page + "</main>\n<script>" + report_script() + "</script>\n</body>\n</html>\n";
 }
 
-void write_report(const std::string& path, const Report& report) {
+void write_report(const std::string& path, const Report& report, std::FILE* out) {
+  if (path.empty()) return;
   write_text_file(path, html(report), "the report");
+  fmt::print(out, "{}", page_line("report", path));
 }
 
 }  // namespace ringside::cli

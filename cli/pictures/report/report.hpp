@@ -34,6 +34,6 @@ std::string text_of(const Report& report);
 std::string html(const Report& report);
 
 // Writes the page. Throws Error that names the file if it cannot be written.
-void write_report(const std::string& path, const Report& report);
+void write_report(const std::string& path, const Report& report, std::FILE* out);
 
 }  // namespace ringside::cli

@@ -66,8 +66,7 @@ Proof prove(const Algorithm& algorithm, int max_size) {
   for (int size = 1; algorithm.only.empty() && size <= max_size; ++size)
     for (int root = 0; root < (has_root(algorithm.collective) ? size : 1); ++root)
       cases.push_back({size, root});
-  const auto largest =
-      std::max_element(cases.begin(), cases.end(), [](Case a, Case b) { return a.size < b.size; });
+  const auto largest = std::ranges::max_element(cases, {}, &Case::size);
   Proof proof{.algorithm = algorithm, .max_size = largest->size};
   const auto start = Clock::now();
   for (const auto& [size, root] : cases)

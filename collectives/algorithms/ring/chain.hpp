@@ -15,6 +15,7 @@
 // 1749-1783; NCCL's broadcast and reduce are such chains.
 #pragma once
 
+#include "collectives/algorithms/reversed.hpp"
 #include "collectives/algorithms/schedule.hpp"
 
 namespace ringside::collectives {
@@ -43,17 +44,7 @@ inline Schedule chain_broadcast(int size, int rank, int root) {
 //     step 1               0            [1+2+3]    2+3        3
 //     step 2               [0+1+2+3]    1+2+3      2+3        3
 inline Schedule chain_reduce(int size, int rank, int root) {
-  const int index = wrap(rank - root, size);
-
-  Schedule schedule{.chunks = 1, .steps = {}};
-  for (int s = size - 2; s >= 0; --s) {
-    Step step;
-    if (index == s + 1) step.send = Send{.to = wrap(rank - 1, size), .chunks = {0}};
-    if (index == s)
-      step.receive = Receive{.from = wrap(rank + 1, size), .chunks = {0}, .action = Action::add};
-    schedule.steps.push_back(step);
-  }
-  return schedule;
+  return reversed(chain_broadcast(size, rank, root), Action::add);
 }
 
 }  // namespace ringside::collectives

@@ -5,6 +5,7 @@
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/ipc/rank.hpp"
 #include "collectives/cuda/kernel_launcher.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/group_options.hpp"
 
@@ -88,7 +89,7 @@ class IpcBackend final : public DeviceBackend {
   std::unique_ptr<IpcPath> path_;
   Call last_;
   KnownBuffers known_;
-  FirstFailure failure_;
+  FirstCause<RankFailure> failure_;
 };
 
 }  // namespace

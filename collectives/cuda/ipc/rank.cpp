@@ -56,13 +56,13 @@ void IpcRank::compare(const Call& call) {
 }
 
 void IpcRank::look(const Call& call) {
-  interruption_.throw_if_set();
+  interruption_.throw_if_any();
   constexpr std::uint64_t looks_between_system_calls = 256;
   if (++looks_ % looks_between_system_calls == 0) placement.require_all_alive(describe(call));
 }
 
 void IpcRank::interrupt(const std::string& cause) noexcept {
-  interruption_.set(Error(cause));
+  interruption_.keep(Error(cause));
   group.abort(cause);
 }
 

@@ -9,7 +9,7 @@
 #include "collectives/call.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/ipc/placement.hpp"
-#include "collectives/diagnostics/interruption.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::collectives::cuda {
@@ -44,7 +44,7 @@ class IpcRank {
 
  private:
   std::uint64_t calls_ = 0, looks_ = 0;
-  Interruption<Error> interruption_;
+  FirstCause<Error> interruption_;
 };
 
 // A way to carry out calls. Buffers are memory of this rank's GPU.

@@ -73,6 +73,25 @@ std::string one_error(const std::vector<std::string>& arguments, int exit_code =
 
 }  // namespace
 
+TEST_CASE("bench keeps the fastest of several passes, and what was wrong in any") {
+  const auto row = [](int bytes, bool selected, double us, int wrong) {
+    return cli::Json{{"ranks", 4},           {"backend", "shm"}, {"bytes", bytes},
+                     {"algorithm", "ring"},  {"time_us", us},    {"in_place", false},
+                     {"selected", selected}, {"wrong", wrong}};
+  };
+  CHECK(cli::fastest_of_passes(
+            cli::Json::array({row(4, true, 10, 0), row(4, false, 9, 1), row(64, false, 20, 0),
+                              row(4, true, 11, 0), row(4, false, 8, 0), row(64, false, 30, 2)})) ==
+        cli::Json::array({row(4, true, 10, 0), row(4, false, 8, 1), row(64, false, 20, 2)}));
+
+  const Outcome outcome = bench({"all_reduce", "-n", "2", "--backends", "threads", "--bytes", "64",
+                                 "--passes", "2", "--repeat", "1", "--json", "-"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.err, "pass 1 of 2: 2 ranks\n"));
+  CHECK(contains(outcome.err, "pass 2 of 2: 2 ranks\n"));
+  CHECK(cli::Json::parse(outcome.out).size() == 2);  // ours, and the bare ring
+}
+
 TEST_CASE("bench counts in how many cells the selected algorithm is near the fastest") {
   const auto row = [](int bytes, const char* algorithm, bool selected, double us) {
     return cli::Json{
@@ -84,7 +103,7 @@ TEST_CASE("bench counts in how many cells the selected algorithm is near the fas
              row(64, "ring", false, 20), row(64, "direct", false, 10)})) ==
         "auto: within 10 % of the fastest algorithm in 1 of 2 cells\n"
         "at worst 2.00 times its time: 4 ranks over shm, 64 B\n"
-        "the cost model: within 15 % of the measured time in 3 of 5 rows\n");
+        "the cost model: within 15 % of the measured time in 3 of 4 measurements\n");
   CHECK(cli::selection_in_words(cli::Json::array({row(4, "ring", true, 10)})) == "");
   CHECK(cli::selection_in_words(
             cli::Json::array({row(4, "ring", false, 10), row(4, "direct", false, 1)})) == "");

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
-#include "collectives/diagnostics/interruption.hpp"
+#include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/socket_control_channel.hpp"
 #include "collectives/diagnostics/threads_control_channel.hpp"
 
@@ -136,11 +136,11 @@ TEST_CASE("a peer whose connection closes without a goodbye is gone") {
 }
 
 TEST_CASE("the first interruption counts") {
-  Interruption<RankFailure> interruption;
-  CHECK(failure_of([&] { interruption.throw_if_set(); }) == "");
-  interruption.set(RankFailure(0, "first"));
-  interruption.set(RankFailure(0, "second"));
-  CHECK(failure_of([&] { interruption.throw_if_set(); }) == "first");
+  FirstCause<RankFailure> interruption;
+  CHECK(failure_of([&] { interruption.throw_if_any(); }) == "");
+  interruption.keep(RankFailure(0, "first"));
+  interruption.keep(RankFailure(0, "second"));
+  CHECK(failure_of([&] { interruption.throw_if_any(); }) == "first");
 }
 
 TEST_CASE("a peer that did not listen for long still hears every call") {

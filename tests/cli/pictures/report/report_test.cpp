@@ -156,7 +156,7 @@ TEST_CASE("drawing nothing is an error") {
       "empty", {"x", true}, {"y", true}, {{"nothing above zero", Series::dots, {{1, 0}, {-1, 2}}}}};
   CHECK_THROWS_WITH_AS(draw(chart),
                        "there is nothing to draw: the axis can show none of the values", Error);
-  CHECK_THROWS_WITH_AS(write_report("/nowhere/report.html", {"x", {}, {}}),
+  CHECK_THROWS_WITH_AS(write_report("/nowhere/report.html", {"x", {}, {}}, stdout),
                        "cannot write the report to /nowhere/report.html: No such file or directory",
                        Error);
 }
