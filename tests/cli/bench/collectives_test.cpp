@@ -89,7 +89,7 @@ TEST_CASE("bench keeps the fastest of several passes, and what was wrong in any"
   CHECK(outcome.exit_code == 0);
   CHECK(contains(outcome.err, "pass 1 of 2: 2 ranks\n"));
   CHECK(contains(outcome.err, "pass 2 of 2: 2 ranks\n"));
-  CHECK(cli::Json::parse(outcome.out).size() == 2);  // ours, and the bare ring
+  CHECK(cli::Json::parse(outcome.out).size() == 1);
 }
 
 TEST_CASE("bench counts in how many cells the selected algorithm is near the fastest") {

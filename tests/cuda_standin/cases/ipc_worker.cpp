@@ -303,6 +303,7 @@ void check_argument(ProcessGroup& hosts) {
     const DeviceBuffer buffer(400);
     std::vector<float> host(100);
     backend->run(all_reduce_of(100), buffer.data(), buffer.data());
+    hosts.barrier();  // all are through the call: rank 1 ends soon
     void* const data = hosts.rank() == 1 ? host.data() : buffer.data();
     try {
       backend->run(all_reduce_of(100), data, data);
