@@ -125,7 +125,7 @@ class TensorPrinter(Printer):
         impl = values.pointee(self.value["impl_"])
         if impl is None:
             return "undefined"
-        if "shape" not in {field.name for field in impl.type.strip_typedefs().fields()}:
+        if "requires_grad" not in {field.name for field in impl.type.strip_typedefs().fields()}:
             return "a tensor (tensor.cpp was compiled without debug information)"
         shape = [int(size) for size in values.vector(impl["shape"])]
         strides = [int(stride) for stride in values.vector(impl["strides"])]
