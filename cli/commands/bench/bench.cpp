@@ -283,10 +283,11 @@ void add_bench_command(CLI::App& app) {
               "table for each backend, when all sizes are done");
   option("--repeat N", options.repeat,
          "Samples of each figure [as fit into half a second, at least 7]", at_least_one("sample"));
-  option("--passes N", options.passes,
-         "Measure everything N times, one pass after the other, and keep the fastest time of each "
-         "figure: what else the machine does disturbs a time, and another pass finds it quiet",
-         at_least_one("pass"));
+  option(
+      "--passes N", options.passes,
+      "Measure everything N times. The last lines, --json and --svg have the fastest time of each "
+      "figure: what else the machine does makes a pass slower, never faster",
+      at_least_one("pass"));
   add_json_option(option, args.json);
   option("--svg FILE", args.svg, "Draw busbw by size to this file");
   add_commands(option.command(), "bench");
