@@ -16,7 +16,7 @@ namespace ringside::transformer {
 namespace {
 
 std::string message_of(int code) {
-  PCRE2_UCHAR text[256];
+  PCRE2_UCHAR text[256] = {};
   pcre2_get_error_message(code, text, sizeof text);
   return reinterpret_cast<const char*>(text);
 }
@@ -169,8 +169,9 @@ void Pattern::find_all(std::string_view text,
           pcre2_match(code_->compiled, reinterpret_cast<PCRE2_SPTR>(stretch.data()), stretch.size(),
                       from, PCRE2_NO_UTF_CHECK, scratch.match, scratch.context);
       if (status == PCRE2_ERROR_NOMATCH) break;
-      require(status >= 0, "the expression {} is too costly for this text: {}", code_->source,
-              message_of(status));
+      if (status < 0)
+        fail("the expression {} is too costly for this text: {}", code_->source,
+             message_of(status));
       const std::size_t begin = match[0], end = match[1];
       if (begin == end && end == last_end) {
         from += std::max<std::size_t>(1, utf8_character(stretch.substr(from)));
