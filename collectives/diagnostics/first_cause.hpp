@@ -12,7 +12,7 @@ template <class Cause>
 class FirstCause {
  public:
   // From any thread. Keeps `cause` unless there is one, and returns the one that is kept.
-  const Cause& keep(const Cause& cause) noexcept {
+  const Cause& keep(const Cause& cause) {
     const std::lock_guard lock(mutex_);
     if (!cause_) cause_ = cause;
     is_set_.store(true, std::memory_order_release);

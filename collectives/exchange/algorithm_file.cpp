@@ -1,7 +1,6 @@
 #include "collectives/exchange/algorithm_file.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 
 #include <fmt/format.h>

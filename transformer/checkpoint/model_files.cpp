@@ -1,7 +1,5 @@
 #include "transformer/checkpoint/model_files.hpp"
 
-#include <cstring>
-
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"

@@ -1,7 +1,6 @@
 #include "transformer/tokenizer/tokenizer_file.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include <nlohmann/json.hpp>
 
