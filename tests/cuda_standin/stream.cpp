@@ -19,6 +19,7 @@ struct Streams {
   Lock lock;
   std::map<const void*, std::shared_ptr<Stream>> all;
   std::shared_ptr<Stream> defaults[most_devices];
+  char ended[most_devices] = {};  // a token for each device: the work of streams that have ended
 };
 Streams& streams() {
   static Streams& the = *new Streams;
@@ -78,6 +79,7 @@ void Stream::wait_for_device(int device) {
   std::vector<std::shared_ptr<Stream>> those;
   {
     const std::lock_guard guard(streams().lock);
+    after(&streams().ended[device]);
     for (const auto& [address, stream] : streams().all)
       if (stream->device_ == device) those.push_back(stream);
   }
@@ -146,6 +148,7 @@ void Stream::serve() {
     }
     if (!work && closing_) {
       const std::lock_guard guard(streams().lock);
+      before(&streams().ended[device_]);
       streams().all.erase(this);
       return;
     }

@@ -1,4 +1,5 @@
 // What is ordered and what is not: copies, events, fences, contexts.
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -70,6 +71,17 @@ TEST_CASE("a stream waits for the latest record of an event at the time of the c
     check_cuda(cudaStreamSynchronize(second), "waiting");
     CHECK(first_byte(into.data()) == std::byte(i));
   }
+}
+
+TEST_CASE("memory is freed after the work of a stream that was destroyed and has ended") {
+  const DeviceBuffer from(bytes);
+  DeviceBuffer into(bytes);
+  {
+    const CudaStream stream("making a stream");
+    check_cuda(cudaMemcpyAsync(into.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream),
+               "copying");
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the stream is gone by now
 }
 
 // A thread without a device of its own uses device 0, and a call of the runtime makes a context
