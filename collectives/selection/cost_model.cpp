@@ -37,6 +37,8 @@ struct RankWalk {
   double out_free = 0, in_free = 0;  // when the outgoing and the incoming port are free again
   // [entry] the times when a slice has left, when it arrives, and when it has been received
   std::vector<double> left, arrives, received;
+  // [entry] how many messages wait for each other until then
+  std::vector<int> before_left, before_received;
   Sent sent;
 };
 
@@ -49,8 +51,8 @@ class Walk {
     const double ranks_per_core =
         parameters.cores > 0 ? static_cast<double>(schedules.size()) / parameters.cores : 0;
     sharing_ = std::max(1.0, ranks_per_core);
-    delay_ = std::max(0.0, parameters.alpha - parameters.overhead) +
-             parameters.turn * std::max(0.0, ranks_per_core - 1);
+    latency_ = std::max(0.0, parameters.alpha - parameters.overhead);
+    delay_ = latency_ + parameters.turn * std::max(0.0, ranks_per_core - 1);
     for (int rank = 0; rank < static_cast<int>(schedules.size()); ++rank)
       ranks_.push_back(make_walk(schedules[rank], rank));
   }
@@ -102,6 +104,8 @@ class Walk {
     RankWalk walk;
     for (auto* times : {&walk.left, &walk.arrives, &walk.received})
       times->assign(static_cast<std::size_t>(steps * slices_), not_yet);
+    for (auto* counts : {&walk.before_left, &walk.before_received})
+      counts->assign(static_cast<std::size_t>(steps * slices_), 0);
     for (int begin = 0; begin < slices_; begin += segment_)
       for (int s = 0; s < steps; ++s) {
         const Step& step = schedule.steps[s];
@@ -162,6 +166,7 @@ class Walk {
     const double start = std::max(walk.out_free, data_is_there);
     walk.left[move.entry] = walk.out_free = start + busy(move) + move.copying * sharing_;
     walk.arrives[move.entry] = walk.out_free + delay_;
+    if (move.needs >= 0) walk.before_left[move.entry] = walk.before_received[move.needs];
     ++walk.next_send;
     return true;
   }
@@ -180,6 +185,10 @@ class Walk {
                          move.copying * sharing_;
     walk.received[move.entry] = walk.in_free =
         std::max(taken, writable) + (move.adds ? move.bytes * parameters_.gamma : 0);
+    int& before = walk.before_received[move.entry];
+    if (!own) before = ranks_[move.peer].before_left[move.entry] + 1;
+    if (!own && move.needs >= 0) before = std::max(before, walk.before_left[move.needs]);
+    chain_ = std::max(chain_, before);
     ++walk.next_receive;
     return true;
   }
@@ -201,8 +210,10 @@ class Walk {
         cost.work += (move.adds ? move.bytes * parameters_.gamma : 0) + move.copying;
       cost.sent.push_back(walk.sent);
     }
-    cost.seconds =
-        parameters_.cores > 0 ? std::max(cost.path, cost.work / parameters_.cores) : cost.path;
+    cost.latency = chain_ * latency_;
+    cost.seconds = parameters_.cores > 0
+                       ? std::max(cost.path, cost.latency + cost.work / parameters_.cores)
+                       : cost.path;
     return cost;
   }
 
@@ -210,7 +221,9 @@ class Walk {
   const std::size_t element_;
   const CostParameters& parameters_;
   double sharing_ = 1;            // ranks for each core, at least 1
-  double delay_ = 0;              // seconds from when a message has left until it arrives
+  double latency_ = 0;            // seconds from when a message has left until it arrives
+  double delay_ = 0;              // the same, and until its receiver has a core
+  int chain_ = 0;                 // the most messages that wait for each other
   double slice_ = 0;              // bytes; 0: chunks are not sliced
   int slices_ = 1, segment_ = 1;  // slices of the longest message, and of a segment
   std::vector<RankWalk> ranks_;

@@ -16,10 +16,12 @@
 //
 // The time until the last rank is done is the PATH: the time if every rank has a core. Ranks of one
 // host share its cores, and moving bytes costs time on a core at both ends. The WORK of all ranks
-// takes its time on these cores whatever the path is (copies within a rank not shown):
+// takes its time on these cores whatever the path is (copies within a rank not shown). It does not
+// hide behind the latencies of messages that wait for each other: then all ranks wait.
 //
-//     work = messages * 2 overhead + bytes * 2 copy + bytes added * gamma      core-seconds
-//     time = max(path, work / cores)
+//     work    = messages * 2 overhead + bytes * 2 copy + bytes added * gamma      core-seconds
+//     latency = most messages that wait for each other * (alpha - overhead)
+//     time    = max(path, latency + work / cores)
 //
 // Also, a rank that receives a message must wait for its turn on a core: with p ranks, alpha grows
 // by turn * (p / cores - 1). On a laptop with more ranks than cores these two effects dominate
@@ -100,7 +102,8 @@ struct Sent {
 struct Cost {
   double path = 0;         // seconds until the last rank is done, if each rank has a core
   double work = 0;         // core-seconds of all ranks together
-  double seconds = 0;      // the estimate: max(path, work / cores)
+  double latency = 0;      // seconds of messages that wait for each other, without bytes and cores
+  double seconds = 0;      // the estimate: max(path, latency + work / cores)
   std::vector<Sent> sent;  // [rank]
 };
 

@@ -7,12 +7,15 @@
 
 #include <functional>
 
+#include "base/clock.hpp"
+
 namespace ringside::collectives {
 
 class SpinThenYield {
  public:
-  // Calls `done` repeatedly for about 50 microseconds. Returns whether it returned true.
-  bool until(const std::function<bool()>& done);
+  // Calls `done` repeatedly for about 50 microseconds, or until the deadline if that is sooner.
+  // Returns whether it returned true.
+  bool until(const Deadline& deadline, const std::function<bool()>& done);
 
  private:
   int sleeps_at_once_ = 0;

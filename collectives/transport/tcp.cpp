@@ -64,7 +64,8 @@ class TcpTransport final : public Transport {
   std::optional<Completion> wait(const Deadline& deadline) override {
     for (;;) {
       if (write_some()) return Completion{Completion::sent, {}};
-      if (read_some() || (worth_polling() && poll_.until([this] { return read_some(); }))) {
+      if (read_some() ||
+          (worth_polling() && poll_.until(deadline, [this] { return read_some(); }))) {
         incoming_.peer = -1;
         return Completion{Completion::received, incoming_.payload};
       }

@@ -76,7 +76,7 @@ void add_link_option(const Options& option) {
   option.command()
       .add_option_function<std::string>("--link", keep,
                                         "Emulate a slower network, for example 1Gbps,50us: the "
-                                        "bandwidth of each rank's outgoing link and the latency "
+                                        "bandwidth of each rank's link, each way, and the latency "
                                         "of a message [RINGSIDE_LINK, else none]")
       ->type_name("RATE,LATENCY")
       ->check(parsed_by(collectives::parse_link));

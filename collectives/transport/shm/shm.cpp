@@ -120,7 +120,8 @@ class ShmTransport final : public Transport {
     for (;;) {
       for (int i = 0; i < polls_without_yield_ && !(done = complete()); ++i) HostMemory::pause();
       if (others_may_sleep_) wake_others();
-      if (done || poll_.until([&] { return (done = complete()).has_value(); })) return done;
+      if (done || poll_.until(deadline, [&] { return (done = complete()).has_value(); }))
+        return done;
       throw_if_peer_left();
       if (deadline.expired()) return std::nullopt;
       sleep(deadline);

@@ -143,8 +143,17 @@ TEST_CASE("ranks that share cores wait for the work of all ranks and for their t
       .alpha = 10e-6, .beta = 0, .gamma = 0, .overhead = 5e-6, .turn = 3e-6, .cores = 2};
   const Cost cost = cost_of(find_algorithm(Collective::all_reduce, "two_shot"), 6, 0, crowded);
   CHECK(cost.work == about(60 * 2 * 5e-6));  // 10 messages from each of 6 ranks, two ends each
-  CHECK(cost.seconds == about(cost.work / 2));
+  CHECK(cost.latency == about(2 * 5e-6));    // of one message, and of one that waits for it
+  CHECK(cost.seconds == about(cost.latency + cost.work / 2));
   CHECK(cost.path < cost.work / 2);
+  // Behind a slow network the cores are idle while the messages of either shot travel.
+  CostParameters slow = crowded;
+  slow.alpha += 1e-3;
+  CHECK(seconds(Collective::all_reduce, "two_shot", 6, 0, slow) == about(2e-3 + cost.seconds));
+  // A chain of five, of which each waits for the one before; its slices do not wait for each other.
+  slow.slice_bytes = 100;
+  CHECK(cost_of(find_algorithm(Collective::broadcast, "chain"), 6, 800, slow).latency ==
+        about(5 * (1e-3 + 5e-6)));
   // One message after the other; each takes two turns longer, for the two further ranks on its
   // core.
   CHECK(seconds(Collective::broadcast, "chain", 6, 0, crowded) == about(5 * (10e-6 + 2 * 3e-6)));

@@ -100,6 +100,11 @@ TEST_CASE("a wire carries one message after the other") {
   CHECK(us(wire.carry(50, start + std::chrono::microseconds(20))) == 150);  // after the first
   // Unused time of the wire does not count for later messages.
   CHECK(us(wire.carry(10, start + std::chrono::microseconds(400))) == 410);
+
+  // The incoming wire is another one. A message alone is there when its last byte is.
+  CHECK(us(wire.receive(100, start)) == 0);
+  CHECK(us(wire.receive(50, start + std::chrono::microseconds(20))) == 50);  // behind the first
+  CHECK(us(wire.receive(10, start + std::chrono::microseconds(400))) == 400);
 }
 
 TEST_CASE("a message takes its bytes divided by the rate, plus the latency") {
@@ -118,6 +123,22 @@ TEST_CASE("a message takes its bytes divided by the rate, plus the latency") {
         require(least < patience * 3 * 0.045, "{} bytes took {:.4f} s", bytes, least);
       },
       behind("100Mbps,5ms"));
+}
+
+TEST_CASE("messages that come at once from two ranks share the receiver's wire") {
+  static constexpr std::size_t bytes = 250'000;  // 20 ms at 100 Mbps
+  on_every_transport(
+      3,
+      [](ProcessGroup& group) {
+        const std::vector<std::uint8_t> block(bytes, static_cast<std::uint8_t>(group.rank()));
+        std::vector<std::uint8_t> all(group.rank() == 0 ? 3 * bytes : 0);
+        const double least =
+            quickest(group, [&] { group.gather(std::span(block), std::span(all), 0); });
+        require(group.rank() != 0 || (all[bytes] == 1 && all.back() == 2), "the blocks are wrong");
+        require(least >= 0.039, "two blocks of 20 ms took {:.4f} s", least);
+        require(least < patience * 3 * 0.045, "two blocks of 20 ms took {:.4f} s", least);
+      },
+      behind("100Mbps,50us"));
 }
 
 TEST_CASE("an empty message takes the latency") {
