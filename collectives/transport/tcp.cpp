@@ -64,8 +64,7 @@ class TcpTransport final : public Transport {
   std::optional<Completion> wait(const Deadline& deadline) override {
     for (;;) {
       if (write_some()) return Completion{Completion::sent, {}};
-      if (read_some() ||
-          (worth_polling() && poll_.until(deadline, [this] { return read_some(); }))) {
+      if (read_some() || (polls() && poll_.until(deadline, [this] { return read_some(); }))) {
         incoming_.peer = -1;
         return Completion{Completion::received, incoming_.payload};
       }
@@ -77,7 +76,7 @@ class TcpTransport final : public Transport {
   void release() override {}
 
  private:
-  bool worth_polling() const {
+  bool polls() const {
     return outgoing_.peer < 0 && incoming_.peer >= 0 && incoming_.payload.size() <= longest_polled;
   }
 
