@@ -88,11 +88,10 @@ class EmulatedLink final : public Transport {
 
   // How long a rank may sleep that has waited so long: until the next message can be posted, or has
   // arrived. For a short message it polls at first, and again shortly before, since it would wake
-  // up late by as much as the message takes. For a long one it leaves its core to computation.
+  // up late by a tenth of the message's time or more. Otherwise it leaves its core to computation.
   Seconds sleep_after(Seconds waited) const {
-    constexpr std::size_t longest_short = 64 * 1024;
-    constexpr Seconds polls_at_first{200e-6}, longest_late{100e-6};
-    const bool is_short = posted_ <= longest_short;
+    constexpr Seconds polls_at_first{200e-6}, longest_late{100e-6}, longest_polled{700e-6};
+    const bool is_short = posted_ <= 64 * 1024 && wire_->link().busy(posted_) <= longest_polled;
     if (is_short && waited < polls_at_first) return Seconds(0);
     auto due = Clock::time_point::max();
     if (!held_.empty() && !inner_is_full()) due = held_.front().due;

@@ -25,13 +25,15 @@ int append_file(const fs::path& path, Bytes& into) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return errno != 0 ? errno : EIO;
   const std::size_t before = into.size();
-  std::vector<char> piece(1 << 20);
+  constexpr std::size_t piece = 64 * 1024;
+  std::size_t end = before;
   while (file) {
-    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    into.insert(into.end(), piece.begin(), piece.begin() + file.gcount());
+    into.resize(end + piece);
+    file.read(reinterpret_cast<char*>(into.data()) + end, piece);
+    end += static_cast<std::size_t>(file.gcount());
   }
+  into.resize(file.bad() ? before : end);
   if (!file.bad()) return 0;
-  into.resize(before);
   return errno != 0 ? errno : EIO;
 }
 
