@@ -46,17 +46,19 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// The shortest of five calls: other processes may delay a call. The time of a call is that of the
-// slowest rank: a rank that leaves the barrier late sees a shorter one.
+// The shortest of five calls: other processes may delay a call. A call takes from when its first
+// rank begins until its last rank ends: a rank that leaves the barrier late sees a shorter one.
 double quickest(ProcessGroup& group, const std::function<void()>& call) {
+  const auto now = [] { return Seconds(Clock::now().time_since_epoch()).count(); };
   double least = 1e9;
   for (int i = 0; i < 5; ++i) {
     group.barrier();
-    const auto start = Clock::now();
+    double begin = now();
     call();
-    double seconds = seconds_since(start);
-    group.all_reduce(std::span(&seconds, 1), ReduceOp::max);
-    least = std::min(least, seconds);
+    double end = now();
+    group.all_reduce(std::span(&begin, 1), ReduceOp::min);
+    group.all_reduce(std::span(&end, 1), ReduceOp::max);
+    least = std::min(least, end - begin);
   }
   return least;
 }
