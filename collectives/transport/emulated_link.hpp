@@ -9,7 +9,7 @@
 // carries them. All sends of a rank share one wire, to any peer and in any sub-group, as a host
 // shares its network card. So do its receives: of two messages that come at once from two ranks,
 // the second has arrived when the wire has carried its bytes as well. The two wires are independent
-// (full duplex).
+// (full duplex). Messages of send() and recv() (messages.cpp) take part in the outgoing one only.
 //
 // While a wire is busy with a long message the rank sleeps, so its core is free for computation.
 // For a short message it polls, since a sleep may end late by more than the latency of a fast link.
