@@ -22,7 +22,6 @@ class EmulatedLink final : public Transport {
  public:
   EmulatedLink(std::unique_ptr<Transport> inner, std::shared_ptr<Wire> wire)
       : Transport(inner->rank(), inner->size(), inner->job()),
-
         inner_(std::move(inner)),
         wire_(std::move(wire)) {}
 

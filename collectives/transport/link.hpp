@@ -19,7 +19,7 @@ struct Link {
   double bytes_per_second = 0;
   Seconds latency{0};  // from the departure of the last byte until its arrival
 
-  // How long a message of `bytes` bytes occupies the sender's end of the link.
+  // How long a message of `bytes` bytes occupies either end of the link.
   Seconds busy(std::size_t bytes) const {
     return Seconds(static_cast<double>(bytes) / bytes_per_second);
   }
