@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/tensor/storage.hpp"
+#include "tests/sample.hpp"
 #include "training/strategies/single_process.hpp"
 #include "training/trainer.hpp"
 #include "transformer/inference/evaluation.hpp"
@@ -251,18 +252,20 @@ TEST_CASE("the estimate holds for bf16, whose activations take about half") {
 }
 
 TEST_CASE("the estimate holds on a device, which has more rows of logits at a time") {
+  testing::Sample sample;
   for (const Config& config : {sized(256, 64, 6, 160), sized(20000, 64, 2, 160)})
     for (const DType dtype : {DType::fp32, DType::bf16}) {
+      if (!sample.takes()) continue;
       TrainerOptions options;
       options.steps = 2;
-      options.batch = 16;
+      options.batch = 8;
       options.sequence = 64;
       CAPTURE(config.vocabulary);
       CAPTURE(autograd::name_of(dtype));
       const auto device = autograd::Device::emulated;
       const RankMemory here = needed(config, options, dtype),
                        there = needed(config, options, dtype, 1, {.device = device});
-      // 1024 tokens; on the CPU 342 rows of 20,000 logits are 32 MiB.
+      // 512 tokens; on the CPU 342 rows of 20,000 logits are 32 MiB.
       if (config.vocabulary == 20000)
         CHECK(there.of(MemoryKind::activations) > here.of(MemoryKind::activations));
       const double seen = counted(config, options, dtype, device);
@@ -277,9 +280,11 @@ TEST_CASE("after the first steps, training allocates no memory from the system")
   Bytes text(20'000);
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 251);
   const Corpus corpus(text);
+  testing::Sample sample;
   for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
     for (const bool checkpointed : {false, true}) {
       for (const int accumulate : {1, 4}) {
+        if (!sample.takes()) continue;
         CAPTURE(autograd::name_of(dtype));
         CAPTURE(checkpointed);
         CAPTURE(accumulate);

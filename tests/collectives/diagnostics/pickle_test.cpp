@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "tests/sample.hpp"
 
 using namespace ringside;
 using collectives::read_pickle;
@@ -56,8 +57,10 @@ TEST_CASE("a pickle that would call a function is refused") {
 TEST_CASE("a pickle that is cut off or changed anywhere is read or refused and does no harm") {
   for (std::size_t length = 0; length < protocol_2.size(); ++length)
     CHECK_THROWS_AS(read_pickle(protocol_2.substr(0, length)), Error);
+  testing::Sample sample;
   for (std::size_t at = 0; at < protocol_2.size(); ++at)
     for (int byte = 0; byte < 256; ++byte) {
+      if (!sample.takes()) continue;
       std::string changed = protocol_2;
       changed[at] = static_cast<char>(byte);
       try {
