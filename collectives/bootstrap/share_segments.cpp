@@ -19,7 +19,6 @@ struct Introduction {
   static constexpr std::uint32_t expected_magic = 0x4d474e52;  // "RNGM"
   std::uint32_t magic = expected_magic;
   ShmLayout layout{};
-  std::uint32_t unused = 0;
   SharedSegment::Handle segment;
   RankLocation location;
   char problem[512] = {};
@@ -93,12 +92,12 @@ void check_all_can_share(const std::vector<Introduction>& all) {
         "cannot reach each other's memory: start all ranks in one, or take another backend "
         "(--backend tcp)",
         r);
-    require_shareable(
-        other.layout == first.layout && other.segment.bytes == first.segment.bytes,
-        "rank {} has {} slots of {} bytes, and rank 0 has {} of {}: do the ranks run different "
-        "versions or settings (RINGSIDE_SLICE_BYTES)?",
-        r, other.layout.slots, other.layout.slot_bytes, first.layout.slots,
-        first.layout.slot_bytes);
+    require_shareable(other.layout == first.layout && other.segment.bytes == first.segment.bytes,
+                      "rank {} has {} slots, pieces of {} bytes and room for {}, and rank 0 {}, {} "
+                      "and {}: do the "
+                      "ranks run different versions?",
+                      r, other.layout.slots, other.layout.piece_bytes, other.layout.room_bytes,
+                      first.layout.slots, first.layout.piece_bytes, first.layout.room_bytes);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "collectives/one_sided/protocol.hpp"
 #include "collectives/transport/shm/announcement.hpp"
+#include "collectives/transport/shm/slot_writer.hpp"
 #include "collectives/transport/spin_then_yield.hpp"
 
 namespace ringside::collectives {
@@ -28,42 +29,74 @@ struct SegmentHead {
   Announcement announcements[2];  // of rounds with an even and with an odd number
 };
 
-// At the beginning of every slot; the payload follows.
-struct alignas(128) SlotHeader {
+// A payload of a cache's first level or less stays beside its header: its lines are few, and in a
+// new place each would come from memory.
+constexpr std::size_t most_in_a_slot = 8 * 1024;
+
+struct alignas(128) Slot {
   MessageHeader message;
+  std::uint32_t place;  // of a long payload, in the room
+  alignas(128) std::byte payload[most_in_a_slot];
 };
-static_assert(sizeof(SlotHeader) == 128);
+static_assert(sizeof(Slot) == 128 + most_in_a_slot);
 
 std::size_t channel_bytes(const ShmLayout& layout) {
-  return sizeof(Channel) + layout.slots * (sizeof(SlotHeader) + layout.slot_bytes);
+  return sizeof(Channel) + layout.slots * sizeof(Slot) + layout.room_bytes;
+}
+
+constexpr std::size_t rounded(std::size_t bytes) {
+  return (bytes + 127) / 128 * 128;
 }
 
 // One side of a channel: the sender's or the receiver's.
 class ChannelEnd {
  public:
   ChannelEnd() = default;
-  ChannelEnd(std::byte* memory, const ShmLayout& layout)
+  // `goes_round`: long payloads do; otherwise each slot has a fixed place for them.
+  ChannelEnd(std::byte* memory, const ShmLayout& layout, bool goes_round)
       : channel_(reinterpret_cast<Channel*>(memory)),
-        slots_(memory + sizeof(Channel)),
-        stride_(sizeof(SlotHeader) + layout.slot_bytes),
-        count_(layout.slots) {}
+        slots_(reinterpret_cast<Slot*>(memory + sizeof(Channel))),
+        room_(memory + sizeof(Channel) + layout.slots * sizeof(Slot)),
+        layout_(layout),
+        goes_round_(goes_round && layout.room_bytes > layout.slots * layout.piece_bytes) {}
 
-  bool may_write() const { return one_sided::slot_is_free<HostMemory>(*channel_, next_, count_); }
+  bool may_write() const {
+    return one_sided::slot_is_free<HostMemory>(*channel_, next_, layout_.slots);
+  }
   bool may_read() const { return one_sided::has_arrived<HostMemory>(*channel_, next_); }
-  void publish() { one_sided::publish<HostMemory>(*channel_, next_++); }
   void free_slot() { one_sided::free_slot<HostMemory>(*channel_, next_++); }
 
-  MessageHeader& header() const { return reinterpret_cast<SlotHeader*>(slot())->message; }
-  std::byte* payload() const { return slot() + sizeof(SlotHeader); }
+  void write(const MessageHeader& header, std::span<const std::byte> piece) {
+    slot().message = header;
+    if (piece.size() > most_in_a_slot) slot().place = place_for(piece.size());
+    writer_.write(payload(piece.size()), piece);
+    one_sided::publish<HostMemory>(*channel_, next_++);
+  }
+
+  const MessageHeader& header() const { return slot().message; }
+  std::byte* payload(std::size_t bytes) const {
+    return bytes > most_in_a_slot ? room_ + slot().place : slot().payload;
+  }
 
  private:
-  std::byte* slot() const { return slots_ + one_sided::slot_of(next_, count_) * stride_; }
+  Slot& slot() const { return slots_[one_sided::slot_of(next_, layout_.slots)]; }
+
+  // Pieces under way lie side by side behind this one, round the end of the room, where one may not
+  // have fitted: a room for one more than there are slots is large enough.
+  std::uint32_t place_for(std::size_t bytes) {
+    if (!goes_round_) return one_sided::slot_of(next_, layout_.slots) * layout_.piece_bytes;
+    if (free_from_ + bytes > layout_.room_bytes) free_from_ = 0;
+    return std::exchange(free_from_, free_from_ + static_cast<std::uint32_t>(rounded(bytes)));
+  }
 
   Channel* channel_ = nullptr;
-  std::byte* slots_ = nullptr;
-  std::size_t stride_ = 0;
-  Number count_ = 0;
-  Number next_ = 1;  // the piece that this side writes, or reads, next
+  Slot* slots_ = nullptr;
+  std::byte* room_ = nullptr;
+  ShmLayout layout_{};
+  bool goes_round_ = false;
+  Number next_ = 1;              // the piece that this side writes, or reads, next
+  std::uint32_t free_from_ = 0;  // where the sender writes the next long payload
+  SlotWriter writer_;
 };
 
 void futex_wait(const Number& word, Number value, Seconds at_most) {
@@ -87,8 +120,8 @@ class ShmTransport final : public Transport {
         from_(segments_.size()) {
     for (int r = 0; r < size(); ++r)
       if (r != rank) {
-        to_[r] = ChannelEnd(channel_memory(rank, r), layout);
-        from_[r] = ChannelEnd(channel_memory(r, rank), layout);
+        to_[r] = ChannelEnd(channel_memory(rank, r), layout, !crowded);
+        from_[r] = ChannelEnd(channel_memory(r, rank), layout, !crowded);
       }
     outgoing_.reserve(layout.slots);
   }
@@ -101,7 +134,7 @@ class ShmTransport final : public Transport {
 
   std::string_view name() const override { return "shm"; }
   int window() const override { return static_cast<int>(layout_.slots); }
-  std::size_t slice_bytes() const override { return ShmOptions{}.slot_bytes; }
+  std::size_t slice_bytes() const override { return ShmOptions{}.piece_bytes; }
   std::size_t announced_bytes() const override { return announced_bytes_in_a_round; }
 
   void post_send(int peer, const MessageHeader& header,
@@ -186,12 +219,10 @@ class ShmTransport final : public Transport {
   void put_piece(Outgoing& message) {
     ChannelEnd& channel = to_[message.peer];
     const auto rest = message.payload.subspan(message.done);
-    const auto piece = rest.first(std::min<std::size_t>(rest.size(), layout_.slot_bytes));
-    channel.header() = message.header;
-    if (!piece.empty()) std::memcpy(channel.payload(), piece.data(), piece.size());
+    const auto piece = rest.first(std::min<std::size_t>(rest.size(), layout_.piece_bytes));
+    channel.write(message.header, piece);
     message.done += piece.size();
     message.published = message.done == message.payload.size();
-    channel.publish();
     wake(message.peer);
   }
 
@@ -201,9 +232,9 @@ class ShmTransport final : public Transport {
     const ChannelEnd& channel = from_[incoming_.peer];
     if (incoming_.done == 0)
       check_message(incoming_.expected, channel.header(), rank(), incoming_.peer);
-    const std::size_t bytes = incoming_.expected.bytes, rest = bytes - incoming_.done;
-    const std::span<const std::byte> piece(channel.payload(),
-                                           std::min<std::size_t>(rest, layout_.slot_bytes));
+    const std::size_t bytes = incoming_.expected.bytes,
+                      length = std::min<std::size_t>(bytes - incoming_.done, layout_.piece_bytes);
+    const std::span<const std::byte> piece(channel.payload(length), length);
     if (piece.size() == bytes && incoming_.into.empty()) {
       reading_ = true;
       return piece;
@@ -307,17 +338,21 @@ class ShmTransport final : public Transport {
 }  // namespace
 
 ShmLayout shm_layout(const ShmOptions& options, int size) {
-  require(std::has_single_bit(options.slots) && options.slot_bytes >= 1,
+  require(std::has_single_bit(options.slots) && options.piece_bytes >= 1,
           "shared memory needs a power of two of slots, not {} of {} bytes", options.slots,
-          options.slot_bytes);
+          options.piece_bytes);
   const auto peers = static_cast<std::uint64_t>(std::max(1, size - 1));
-  // Fewer slots before shorter ones: a slice that fits into a slot is read in place.
+  // Fewer slots before shorter pieces: a slice in one piece is read in place.
   std::uint32_t slots = options.slots;
-  while (slots > 2 && peers * slots * options.slot_bytes > options.segment_bytes) slots /= 2;
+  while (slots > 2 && peers * slots * options.piece_bytes > options.segment_bytes) slots /= 2;
   const std::uint64_t longest =
       std::max<std::uint64_t>(4096, options.segment_bytes / peers / slots);
-  const std::uint64_t slot_bytes = std::min<std::uint64_t>(options.slot_bytes, longest);
-  return {static_cast<std::uint32_t>((slot_bytes + 127) / 128 * 128), slots};
+  const std::uint64_t piece_bytes = rounded(std::min<std::uint64_t>(options.piece_bytes, longest));
+  const std::uint64_t room =
+                          rounded(std::min(options.room_bytes, options.segment_bytes / 2 / peers)),
+                      least = slots * piece_bytes;
+  return {static_cast<std::uint32_t>(piece_bytes), slots,
+          static_cast<std::uint32_t>(room < least + piece_bytes ? least : room)};
 }
 
 std::size_t shm_segment_bytes(const ShmLayout& layout, int size) {

@@ -1,8 +1,9 @@
-// What only shared memory has: messages longer than a slot, and ranks that sleep until a peer wakes
-// them.
+// What only shared memory has: messages longer than a piece, the room for them, and ranks that
+// sleep until a peer wakes them.
 #include "collectives/bootstrap/connect.hpp"
 
 #include <algorithm>
+#include <random>
 #include <thread>
 
 #include "tests/collectives/worlds.hpp"
@@ -13,7 +14,7 @@ using namespace ringside::tests;
 
 namespace {
 
-// A world whose slots are shorter than the executor's slices.
+// A world whose pieces are shorter than the executor's slices.
 std::vector<std::string> run_narrow(int size, const ShmOptions& narrow, const Body& body) {
   const auto port = free_port();
   return on_threads(size, [&](int rank) {
@@ -57,10 +58,11 @@ void sleep_until_woken(Transport& transport) {
 
 }  // namespace
 
-TEST_CASE("messages longer than a slot travel in pieces") {
+TEST_CASE("messages longer than a piece travel in pieces") {
   for (const int size : {2, 3, 4})
     for (const ShmOptions narrow :
-         {ShmOptions{.slot_bytes = 128, .slots = 1}, ShmOptions{.slot_bytes = 4096, .slots = 2}}) {
+         {ShmOptions{.piece_bytes = 128, .slots = 1}, ShmOptions{.piece_bytes = 4096, .slots = 2},
+          ShmOptions{.piece_bytes = 16384, .slots = 2, .room_bytes = 3 * 16384}}) {
       const auto outcomes = run_narrow(size, narrow, [](ProcessGroup& group) {
         for (const std::size_t count : {1, 31, 33, 4000, 40001}) {
           std::vector<float> x(count), y(count);
@@ -71,23 +73,70 @@ TEST_CASE("messages longer than a slot travel in pieces") {
     }
 }
 
-TEST_CASE("with many ranks a channel has fewer slots and then shorter ones") {
+TEST_CASE("with many ranks a channel has less room, then fewer slots, then shorter pieces") {
   const auto layout = [](int size) { return shm_layout({}, size); };
-  for (const int size : {1, 2, 17}) CHECK(layout(size) == ShmLayout{128 * 1024, 4});
-  for (const int size : {18, 20, 33}) CHECK(layout(size) == ShmLayout{128 * 1024, 2});
-  CHECK(layout(65) == ShmLayout{64 * 1024, 2});
+  constexpr std::uint32_t piece = 128 * 1024;
+  for (const int size : {1, 2, 3}) CHECK(layout(size) == ShmLayout{piece, 4, 2u << 20});
+  CHECK(layout(5) == ShmLayout{piece, 4, 1u << 20});
+  for (const int size : {8, 17}) CHECK(layout(size) == ShmLayout{piece, 4, 4 * piece});
+  for (const int size : {18, 20, 33}) CHECK(layout(size) == ShmLayout{piece, 2, 2 * piece});
+  CHECK(layout(65) == ShmLayout{64 * 1024, 2, piece});
   for (int size = 2; size <= 512; ++size) {
     CAPTURE(size);
-    // Without headers, and with the rounding to 128 bytes.
-    const std::size_t payload = static_cast<std::size_t>(size - 1) * layout(size).slots *
-                                static_cast<std::size_t>(layout(size).slot_bytes);
-    CHECK(payload <= (8u << 20) + static_cast<std::size_t>(size) * 2 * 128);
-    CHECK(layout(size).slot_bytes % 128 == 0);
+    const auto [piece_bytes, slots, room_bytes] = layout(size);
+    // Without slots, and with the rounding to 128 bytes.
+    const std::size_t all = static_cast<std::size_t>(size - 1) * room_bytes;
+    CHECK(all <= (8u << 20) + static_cast<std::size_t>(size) * 2 * 128);
+    CHECK(piece_bytes % 128 == 0);
+    CHECK(room_bytes % 128 == 0);
+    CHECK(room_bytes >= slots * piece_bytes);
   }
 }
 
+// Pieces of any length, as many under way as there are slots, in the smallest room that they go
+// round: none may be overwritten before it has been read.
+TEST_CASE("pieces under way do not overlap in their room") {
+  constexpr std::uint32_t longest = 32 * 1024, slots = 4;
+  constexpr int messages = 3000;
+  const auto port = free_port();
+  const auto outcomes = on_threads(2, [&](int rank) {
+    const Connections connections =
+        connect_shm(rank_info_of(rank, 2, port),
+                    {.piece_bytes = longest, .slots = slots, .room_bytes = (slots + 1) * longest});
+    Transport& transport = *connections.transport;
+    const Deadline deadline = Deadline::after(Seconds(60));
+    std::vector<std::vector<std::byte>> under_way(slots);
+    std::mt19937 random(7);
+    for (int sent = 0, done = 0; done < messages;) {
+      const auto header_of = [&](int number) {
+        MessageHeader header;
+        header.sequence = static_cast<std::uint64_t>(number);
+        header.bytes = random() % 4 == 0 ? random() % 9000 : longest - random() % 3000;
+        return header;
+      };
+      if (rank == 0) {
+        for (; sent < messages && sent - done < static_cast<int>(slots); ++sent) {
+          const MessageHeader header = header_of(sent);
+          auto& payload = under_way[static_cast<std::size_t>(sent) % slots];
+          payload.assign(header.bytes, static_cast<std::byte>(sent));
+          transport.post_send(1, header, payload);
+        }
+      } else {
+        transport.post_receive(0, header_of(done), {});
+      }
+      const auto completion = transport.wait(deadline);
+      require(completion.has_value(), "message {} does not arrive", done);
+      for (const std::byte seen : completion->payload)
+        require(seen == static_cast<std::byte>(done), "message {} is not what was sent", done);
+      transport.release();
+      ++done;
+    }
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
+}
+
 TEST_CASE("a number of slots that is not a power of two is refused") {
-  CHECK_THROWS_WITH_AS(connect_shm(rank_info_of(0, 1, 1), {.slot_bytes = 4096, .slots = 3}),
+  CHECK_THROWS_WITH_AS(connect_shm(rank_info_of(0, 1, 1), {.piece_bytes = 4096, .slots = 3}),
                        "shared memory needs a power of two of slots, not 3 of 4096 bytes", Error);
 }
 
@@ -97,7 +146,7 @@ TEST_CASE("a message wakes its receiver, and a freed slot its sender") {
     const auto port = free_port();
     const auto outcomes = on_threads(2, [&](int rank) {
       const Connections connections =
-          connect_shm(rank_info_of(rank, 2, port), {.slot_bytes = 128, .slots = 1});
+          connect_shm(rank_info_of(rank, 2, port), {.piece_bytes = 128, .slots = 1});
       Transport& transport = *connections.transport;
       const std::byte payload[8] = {};
       MessageHeader header;
