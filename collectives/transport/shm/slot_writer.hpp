@@ -22,7 +22,7 @@ class SlotWriter {
  public:
   // `slow`: seconds for a byte from which on a plain copy is slow. The default lies between the 0.05
   // ns of near caches and the 0.5 ns of far ones.
-  explicit SlotWriter(double slow = 0.25e-9) : slow_(slow) {}
+  explicit SlotWriter(double slow = 0.125e-9) : slow_(slow) {}
 
   // `into` must be aligned to 16 bytes. A store with release that follows publishes the payload.
   void write(std::byte* into, std::span<const std::byte> payload);
