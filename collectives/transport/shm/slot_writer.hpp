@@ -1,9 +1,9 @@
 // Copies a payload into shared memory, by the kind of stores that is faster at the moment.
 //
-// A plain store takes its line away from the caches that hold it. Where the reader runs on a core of
-// another cache that is a round trip for each line, and few of them are under way at once. A
-// streaming store writes past the caches; the reader then loads from memory, which takes longer than
-// from a near cache. Which is faster changes while the ranks run, since the system moves them:
+// A plain store takes its line away from the caches that hold it. Where the reader runs on a core
+// of another cache that is a round trip for each line, and few of them are under way at once. A
+// streaming store writes past the caches; the reader then loads from memory, which takes longer
+// than from a near cache. Which is faster changes while the ranks run, since the system moves them:
 //
 //     exchange of 128 KB on an EPYC (Zen 4), us      plain      streaming
 //     two cores of one cache                             9             16
@@ -20,8 +20,8 @@ namespace ringside::collectives {
 
 class SlotWriter {
  public:
-  // `slow`: seconds for a byte from which on a plain copy is slow. The default lies between the 0.05
-  // ns of near caches and the 0.5 ns of far ones.
+  // `slow`: seconds for a byte from which on a plain copy is slow. The default lies between the
+  // 0.05 ns of near caches and the 0.5 ns of far ones.
   explicit SlotWriter(double slow = 0.125e-9) : slow_(slow) {}
 
   // `into` must be aligned to 16 bytes. A store with release that follows publishes the payload.

@@ -17,7 +17,8 @@ bool writes_what_it_is_given(SlotWriter writer) {
   constexpr std::byte beside{0x5a};
   std::vector<std::byte> from(131072 + 64), memory(from.size() + 64);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 251);
-  std::byte* const into = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
+  std::byte* const into =
+      memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
   for (int round = 0; round < 60; ++round)
     for (const std::size_t length : lengths) {
       std::fill(memory.begin(), memory.end(), beside);
