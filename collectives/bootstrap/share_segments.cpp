@@ -94,8 +94,7 @@ void check_all_can_share(const std::vector<Introduction>& all) {
         r);
     require_shareable(other.layout == first.layout && other.segment.bytes == first.segment.bytes,
                       "rank {} has {} slots, pieces of {} bytes and room for {}, and rank 0 {}, {} "
-                      "and {}: do the "
-                      "ranks run different versions?",
+                      "and {}: do the ranks run different versions?",
                       r, other.layout.slots, other.layout.piece_bytes, other.layout.room_bytes,
                       first.layout.slots, first.layout.piece_bytes, first.layout.room_bytes);
   }

@@ -68,8 +68,12 @@ class ChannelEnd {
 
   void write(const MessageHeader& header, std::span<const std::byte> piece) {
     slot().message = header;
-    if (piece.size() > most_in_a_slot) slot().place = place_for(piece.size());
-    writer_.write(payload(piece.size()), piece);
+    if (piece.size() > most_in_a_slot) {
+      slot().place = place_for(piece.size());
+      writer_.write(room_ + slot().place, piece);
+    } else if (!piece.empty()) {
+      std::memcpy(slot().payload, piece.data(), piece.size());
+    }
     one_sided::publish<HostMemory>(*channel_, next_++);
   }
 
@@ -118,6 +122,8 @@ class ShmTransport final : public Transport {
         segments_(std::move(segments)),
         to_(segments_.size()),
         from_(segments_.size()) {
+    // Where ranks take turns on a core, the reader's cache is often the writer's: a payload is best
+    // where the last one was.
     for (int r = 0; r < size(); ++r)
       if (r != rank) {
         to_[r] = ChannelEnd(channel_memory(rank, r), layout, !crowded);

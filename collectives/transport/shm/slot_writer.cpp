@@ -11,8 +11,6 @@
 namespace ringside::collectives {
 namespace {
 
-// A shorter payload is in the near cache of both, or gone before it was timed.
-constexpr std::size_t shortest = 8 * 1024;
 constexpr int slow_copies = 3;  // in a row; one alone was interrupted
 constexpr int streamed_then = 256;
 
@@ -36,19 +34,15 @@ void stream(std::byte*, std::span<const std::byte>) {}
 }  // namespace
 
 void SlotWriter::write(std::byte* into, std::span<const std::byte> payload) {
-  if (payload.empty()) return;
-  if (!can_stream || payload.size() < shortest) {
-    std::memcpy(into, payload.data(), payload.size());
-  } else if (to_stream_ > 0) {
+  if (to_stream_ > 0) {
     --to_stream_;
-    stream(into, payload);
-  } else {
-    const auto start = Clock::now();
-    std::memcpy(into, payload.data(), payload.size());
-    const bool slow = seconds_since(start) > slow_ * static_cast<double>(payload.size());
-    slow_in_a_row_ = slow ? slow_in_a_row_ + 1 : 0;
-    if (slow_in_a_row_ >= slow_copies) to_stream_ = streamed_then;
+    return stream(into, payload);
   }
+  const auto start = Clock::now();
+  std::memcpy(into, payload.data(), payload.size());
+  const bool slow = seconds_since(start) > slow_ * static_cast<double>(payload.size());
+  slow_in_a_row_ = slow ? slow_in_a_row_ + 1 : 0;
+  if (can_stream && slow_in_a_row_ >= slow_copies) to_stream_ = streamed_then;
 }
 
 }  // namespace ringside::collectives

@@ -1,4 +1,4 @@
-// Copies a payload into shared memory, by the kind of stores that is faster at the moment.
+// Copies a long payload into shared memory, by the kind of stores that is faster at the moment.
 //
 // A plain store takes its line away from the caches that hold it. Where the reader runs on a core
 // of another cache that is a round trip for each line, and few of them are under way at once. A
@@ -24,10 +24,11 @@ class SlotWriter {
   // 0.05 ns of near caches and the 0.5 ns of far ones.
   explicit SlotWriter(double slow = 0.125e-9) : slow_(slow) {}
 
-  // `into` must be aligned to 16 bytes. A store with release that follows publishes the payload.
+  // `into` must be aligned to 16 bytes, and the payload long enough for its time to tell something:
+  // some kilobytes. A store with release that follows publishes it.
   void write(std::byte* into, std::span<const std::byte> payload);
 
-  // Whether it streams the next long payload. Always false on a processor without SSE2.
+  // Whether it streams the next payload. Always false on a processor without SSE2.
   bool streams() const { return to_stream_ > 0; }
 
  private:
