@@ -134,7 +134,12 @@ std::unique_ptr<Transport> over_tcp(const RankInfo& rank_info, Mesh& mesh) {
 // Leaves the mesh as it is if it throws CannotShare.
 std::unique_ptr<Transport> over_shm(const RankInfo& rank_info, Mesh& mesh,
                                     const ShmOptions& options) {
-  const ShmLayout layout = shm_layout(options, rank_info.size);
+  // Of the 64 MB that a container has by default, 8 ranks and the sub-groups of a mesh need all for
+  // slots.
+  constexpr std::uint64_t enough_for_rooms = 512u << 20;
+  ShmOptions chosen = options;
+  if (SharedSegment::capacity() < enough_for_rooms) chosen.room_bytes = 0;
+  const ShmLayout layout = shm_layout(chosen, rank_info.size);
   const bool crowded = rank_info.local_size > static_cast<int>(std::thread::hardware_concurrency());
   return make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
                             share_segments(rank_info, mesh, layout), crowded);

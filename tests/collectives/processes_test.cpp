@@ -347,6 +347,16 @@ TEST_CASE("too little shared memory is an error that says how much is needed, on
   CHECK(ranks == 3);
 }
 
+TEST_CASE("the shared memory of a container by default is enough for a mesh of 8 ranks") {
+  const auto outcome = with_own_shared_memory(
+      "64m", ringside_binary +
+                 " train -n 8 --mesh dp=2,tp=2,pp=2 --backend shm --threads 1 "
+                 "--steps 1 --batch 8 --layers 2 --sequence 16");
+  if (!outcome) return;
+  CAPTURE(outcome->err);
+  CHECK(outcome->exit_code == 0);
+}
+
 TEST_CASE("ranks in different containers are told that they cannot share memory") {
   const std::vector<std::string> apart = {"unshare", "--pid", "--fork", "--kill-child",
                                           "--map-root-user"};

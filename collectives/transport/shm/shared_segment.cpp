@@ -22,10 +22,15 @@ double mebibytes(double bytes) {
   return bytes / (1 << 20);
 }
 
-[[noreturn]] void fail_for_space(std::size_t bytes, const std::string& who,
-                                 const std::string& purpose) {
+struct statvfs space_in_folder() {
   struct statvfs space {};
   ::statvfs(folder, &space);
+  return space;
+}
+
+[[noreturn]] void fail_for_space(std::size_t bytes, const std::string& who,
+                                 const std::string& purpose) {
+  const auto space = space_in_folder();
   const auto block = static_cast<double>(space.f_frsize);
   fail(
       "{} needs {:.1f} MiB of shared memory {}, but {} has {:.1f} MiB left of {:.1f} MiB: enlarge "
@@ -37,6 +42,11 @@ double mebibytes(double bytes) {
 }
 
 }  // namespace
+
+std::uint64_t SharedSegment::capacity() {
+  const auto space = space_in_folder();
+  return std::uint64_t{space.f_blocks} * space.f_frsize;
+}
 
 SharedSegment::SharedSegment(FileDescriptor file, std::size_t bytes)
     : file_(std::move(file)), size_(bytes) {

@@ -23,6 +23,9 @@ class SharedSegment {
     std::uint64_t bytes = 0;
   };
 
+  // Bytes of all segments of this host together, at most: the size of /dev/shm.
+  static std::uint64_t capacity();
+
   SharedSegment() = default;
 
   // Creates a segment filled with zeros. All its memory is reserved at once: a shortage is an Error
