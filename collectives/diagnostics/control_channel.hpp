@@ -27,7 +27,7 @@ struct Position {
   std::uint64_t sequence = 0;  // the number of the call that it is in
   Call call;
   std::uint32_t step = 0;
-  std::int32_t waiting_for = -1;  // the peer whose message it lacks
+  std::int32_t waiting_for = -1;  // the peer whose message it lacks; -1: others, to connect with it
   Clock::time_point heard{};      // when this rank was told
   CallHistory made;               // its collectives so far, as far as it has told them
   bool left = false;              // it has said goodbye

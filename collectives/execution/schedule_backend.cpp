@@ -74,7 +74,7 @@ class ScheduleBackend final : public Backend {
     ExecutorOptions options = options_;
     options.group = name;
     Connections inner = telling_others(
-        [&] { return connections_.connector->connect(name, rank, members, listening()); });
+        [&] { return connections_.connector->connect(name, rank, members, looking()); });
     if (connections_.wire) inner = behind_wire(std::move(inner), connections_.wire);
     return std::make_unique<ScheduleBackend>(std::move(inner), options);
   }
@@ -82,7 +82,7 @@ class ScheduleBackend final : public Backend {
   Streams connect_streams(const std::string& name, int rank,
                           const std::vector<Endpoint>& members) override {
     Streams streams = telling_others(
-        [&] { return connections_.connector->connect_streams(name, rank, members, listening()); });
+        [&] { return connections_.connector->connect_streams(name, rank, members, looking()); });
     streams.wire = connections_.wire;
     streams.options = options_;
     streams.options.group = name;
@@ -94,9 +94,9 @@ class ScheduleBackend final : public Backend {
   }
 
  private:
-  // While a sub-group connects, a member may die.
-  std::function<void()> listening() {
-    return [this] { connections_.control->listen(); };
+  // While a sub-group connects, a member may die, and others may ask themselves where this rank is.
+  std::function<void()> looking() {
+    return [this] { watchdog_.look_while_connecting(); };
   }
 
   // Calls `connect`. If it fails, the other ranks are told the cause: without it they would blame

@@ -58,6 +58,15 @@ void WaitMonitor::look() {
   if (options_.check) options_.check();
 }
 
+void WaitMonitor::look_while_connecting() {
+  control_.listen();
+  if (seconds_since(told_) < Position::every.count()) return;
+  told_ = Clock::now();
+  Position mine = position();
+  mine.waiting_for = -1;
+  control_.tell_position(mine);
+}
+
 // Nothing has arrived for a while, which may be in order. But ranks that wait for each other in
 // different calls would wait for ever.
 void WaitMonitor::exchange_positions() {
@@ -97,6 +106,8 @@ WaitMonitor::Others WaitMonitor::others(const std::vector<Position>& positions) 
     if (r == rank() || positions[r].left) continue;
     if (!positions[r].recent())
       known.silent.push_back(r);
+    else if (r < 16 && positions[r].waiting_for < 0)
+      waiting.push_back(fmt::format("rank {} connects with other ranks", name_of_rank(r)));
     else if (r < 16)
       waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}",
                                     name_of_rank(r), name_of_rank(positions[r].waiting_for),

@@ -59,6 +59,10 @@ class WaitMonitor {
   void look();
   void end_wait();
 
+  // Between calls, while this rank waits for others to connect with it: hears of failures, and
+  // tells the others that it waits.
+  void look_while_connecting();
+
   // Hears of failures although nothing is late: at most once in a while, since it costs system
   // calls.
   void listen_sometimes();

@@ -32,6 +32,7 @@ class Watchdog final : public Transport {
   void set_steps(std::size_t steps) { monitor_.record().steps = static_cast<std::uint32_t>(steps); }
   void listen_sometimes() { monitor_.listen_sometimes(); }
   void end() { monitor_.end(); }
+  void look_while_connecting() { monitor_.look_while_connecting(); }
   void interrupt(const std::string& cause) noexcept { monitor_.interrupt(cause); }
   void set_names(const RankNames& names) { monitor_.set_names(names); }
 

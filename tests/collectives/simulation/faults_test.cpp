@@ -51,6 +51,13 @@ TEST_CASE("simulation: where all ranks answer, the one furthest behind tells whe
                    "came to rank 0 from rank 4 for 5.0 s; rank 1 waits for rank 0 in step 4"));
 }
 
+// Rank 3 waits as well: rank 1, whose link to rank 6 delivers nothing, does not connect with it.
+TEST_CASE("simulation: a rank that connects a sub-group is not silent") {
+  const FaultyJob job = simulate_faults(71161);
+  CHECK_MESSAGE(job.broken.empty(), in_words(job));
+  for (const std::string& end : job.ends) CHECK(contains(end, "rank 3 connects with other ranks"));
+}
+
 TEST_CASE("simulation: a seed replays to the last event") {
   for (const std::uint64_t seed : {1, 7, 30, 101}) {
     const FaultyJob first = simulate_faults(seed), again = simulate_faults(seed);
