@@ -1,7 +1,7 @@
 # Ringside on Debian 12, built for the processor of the machine that builds the image:
 #
 #     docker build -t ringside .
-#     docker run --rm -it --shm-size=1g ringside                                    trains, as ./demo does
+#     docker run --rm -it ringside                                                  trains, as ./demo does
 #     docker run --rm -it ringside ringside step all_reduce -n 4                    any command
 #
 # To work on the sources: .devcontainer/Dockerfile, which mounts them and has a debugger.

@@ -17,6 +17,7 @@
 #include "collectives/bootstrap/network_interface.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/bootstrap/share_segments.hpp"
+#include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/diagnostics/socket_control_channel.hpp"
 #include "collectives/diagnostics/threads_control_channel.hpp"
 #include "collectives/transport/emulated_link.hpp"
@@ -115,8 +116,8 @@ class SocketSubGroupConnector final : public SubGroupConnector {
     rank_info.job_key += "/" + name;  // so that no rank of another sub-group is let in
     std::vector<Address> addresses = addresses_of(members);
     rank_info.local_size = std::max(rank_info.local_size, members_on_host_of(addresses, own_));
-    auto mesh =
-        std::make_unique<Mesh>(listener_->connect_mesh(rank_info, std::move(addresses), check));
+    auto mesh = std::make_unique<Mesh>(listener_->connect_mesh(
+        rank_info, std::move(addresses), RankNames(ranks_of_sub_group(name)), check));
     listener_.reset();
     return {std::move(rank_info), std::move(mesh)};
   }
@@ -134,12 +135,7 @@ std::unique_ptr<Transport> over_tcp(const RankInfo& rank_info, Mesh& mesh) {
 // Leaves the mesh as it is if it throws CannotShare.
 std::unique_ptr<Transport> over_shm(const RankInfo& rank_info, Mesh& mesh,
                                     const ShmOptions& options) {
-  // Of the 64 MB that a container has by default, 8 ranks and the sub-groups of a mesh need all for
-  // slots.
-  constexpr std::uint64_t enough_for_rooms = 512u << 20;
-  ShmOptions chosen = options;
-  if (SharedSegment::capacity() < enough_for_rooms) chosen.room_bytes = 0;
-  const ShmLayout layout = shm_layout(chosen, rank_info.size);
+  const ShmLayout layout = shm_layout(options, rank_info.size);
   const bool crowded = rank_info.local_size > static_cast<int>(std::thread::hardware_concurrency());
   return make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
                             share_segments(rank_info, mesh, layout), crowded);

@@ -21,7 +21,7 @@ Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options = {
 
 // Shared memory if all ranks run on one host, otherwise TCP. Sub-groups choose in the same way: in
 // a job on two hosts, the ranks of one host share memory among themselves. Where memory cannot be
-// shared (a container with a tiny /dev/shm), rank 0 says so on stderr, and all use TCP.
+// shared (each rank in a container of its own), rank 0 says so on stderr, and all use TCP.
 Connections connect_automatic(const RankInfo& rank_info);
 
 // For ranks that tell each other where they listen by a channel of their own, and need no rank 0 to

@@ -50,15 +50,15 @@ std::vector<T> exchange(Mesh& mesh, int rank, const T& mine, const Deadline& dea
     if (r == rank) continue;
     error_code error;
     asio::write(*mesh.data[r], asio::buffer(&mine, sizeof mine), error);
-    require(!error, gone, r, error.message());
+    require(!error, gone, mesh.names(r), error.message());
   }
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
     const auto error =
         read_all(*mesh.io, *mesh.data[r], asio::buffer(&all[r], sizeof(T)), deadline);
-    require(error != asio::error::timed_out, "rank {} did not share its memory within {:.0f} s", r,
-            deadline.total().count());
-    require(!error, gone, r, error.message());
+    require(error != asio::error::timed_out, "rank {} did not share its memory within {:.0f} s",
+            mesh.names(r), deadline.total().count());
+    require(!error, gone, mesh.names(r), error.message());
   }
   return all;
 }
@@ -74,29 +74,33 @@ void require_shareable(bool condition, fmt::format_string<Args...> text, Args&&.
   if (!condition) throw CannotShare(fmt::format(text, std::forward<Args>(args)...));
 }
 
-void check_all_can_share(const std::vector<Introduction>& all) {
+void check_all_can_share(const std::vector<Introduction>& all, const RankNames& names) {
   const Introduction& first = all.front();
-  for (std::size_t r = 0; r < all.size(); ++r) {
+  const std::string first_rank = names(0);
+  for (int r = 0; r < static_cast<int>(all.size()); ++r) {
     const Introduction& other = all[r];
+    const std::string rank = names(r);
     require_shareable(
         other.magic == first.magic,
-        "rank {} sent no valid description of its memory: do the ranks run different versions?", r);
+        "rank {} sent no valid description of its memory: do the ranks run different versions?",
+        rank);
     require_shareable(
         on_one_host(other.location, first.location),
-        "rank {} runs on host {}, and rank 0 on host {}: only ranks of one host can share memory. "
+        "rank {} runs on host {}, and rank {} on host {}: only ranks of one host can share memory. "
         "Across hosts take another backend (--backend tcp)",
-        r, get(other.location.host), get(first.location.host));
+        rank, get(other.location.host), first_rank, get(first.location.host));
     require_shareable(
         know_their_process_ids(other.location, first.location),
-        "rank {} runs in another container (process-ID namespace) than rank 0, and they "
+        "rank {} runs in another container (process-ID namespace) than rank {}, and they "
         "cannot reach each other's memory: start all ranks in one, or take another backend "
         "(--backend tcp)",
-        r);
-    require_shareable(other.layout == first.layout && other.segment.bytes == first.segment.bytes,
-                      "rank {} has {} slots, pieces of {} bytes and room for {}, and rank 0 {}, {} "
-                      "and {}: do the ranks run different versions?",
-                      r, other.layout.slots, other.layout.piece_bytes, other.layout.room_bytes,
-                      first.layout.slots, first.layout.piece_bytes, first.layout.room_bytes);
+        rank, first_rank);
+    require_shareable(
+        other.layout == first.layout && other.segment.bytes == first.segment.bytes,
+        "rank {} has {} slots, pieces of {} bytes and room for {}, and rank {} {}, {} "
+        "and {}: do the ranks run different versions?",
+        rank, other.layout.slots, other.layout.piece_bytes, other.layout.room_bytes, first_rank,
+        first.layout.slots, first.layout.piece_bytes, first.layout.room_bytes);
   }
 }
 
@@ -111,15 +115,14 @@ std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
   mine.location = location_of_this_process();
   try {
     own = SharedSegment::create(shm_segment_bytes(layout, rank_info.size),
-                                fmt::format("rank {}", rank_info.rank),
-                                fmt::format("for messages from {} ranks", rank_info.size - 1));
+                                "rank " + mesh.names(rank_info.rank));
     mine.segment = own.handle();
   } catch (const Error& error) {
     put(mine.problem, error.what());
   }
   const auto all = exchange(mesh, rank_info.rank, mine, deadline);
   throw_first_problem(all);
-  check_all_can_share(all);
+  check_all_can_share(all, mesh.names);
 
   std::vector<SharedSegment> segments;
   Report report;
@@ -128,7 +131,7 @@ std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
       segments.push_back(r == rank_info.rank ? std::move(own)
                                              : SharedSegment::open(all[r].segment));
   } catch (const Error& error) {
-    put(report.problem, fmt::format("rank {}: {}", rank_info.rank, error.what()));
+    put(report.problem, fmt::format("rank {}: {}", mesh.names(rank_info.rank), error.what()));
   }
   throw_first_problem(exchange(mesh, rank_info.rank, report, deadline));
   return segments;

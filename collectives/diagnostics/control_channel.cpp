@@ -99,6 +99,10 @@ void ControlChannel::accept(int r, const ControlMessage& message) {
     return;
   }
   if (message.kind == ControlMessage::goodbye) peer.said_goodbye = true;
+  if (message.kind == ControlMessage::position &&
+      (message.rank < Position::connecting || message.rank >= size()))
+    return note_failure(r, fmt::format("rank {} says that it waits for rank {} of {}", names_(r),
+                                       message.rank, size()));
   Position& position = peer.position;
   if (!message.text.empty()) position.made = CallHistory::from_bytes(message.text);
   if (message.kind == ControlMessage::position)

@@ -27,10 +27,14 @@ struct Position {
   std::uint64_t sequence = 0;  // the number of the call that it is in
   Call call;
   std::uint32_t step = 0;
-  std::int32_t waiting_for = -1;  // the peer whose message it lacks; -1: others, to connect with it
-  Clock::time_point heard{};      // when this rank was told
-  CallHistory made;               // its collectives so far, as far as it has told them
-  bool left = false;              // it has said goodbye
+  std::int32_t waiting_for = connecting;  // the peer whose message it lacks
+  Clock::time_point heard{};              // when this rank was told
+  CallHistory made;                       // its collectives so far, as far as it has told them
+  bool left = false;                      // it has said goodbye
+
+  // In place of a peer: it is between two calls, and waits for others to connect with it.
+  static constexpr std::int32_t connecting = -1;
+  bool connects() const { return waiting_for == connecting; }
 
   // A rank that waits tells its position at this interval. A rank that has told nothing for three
   // intervals does not wait in a collective.

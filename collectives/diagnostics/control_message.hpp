@@ -19,7 +19,7 @@ namespace ringside::collectives {
 struct ControlMessage {
   enum Kind : std::uint32_t { goodbye = 1, gave_up, position };
   Kind kind = goodbye;
-  std::int32_t rank = -1;  // gave_up: the rank to blame. position: the peer it waits for
+  std::int32_t rank = -1;  // gave_up: the rank to blame. position: Position::waiting_for
   std::uint32_t step = 0;
   std::uint64_t sequence = 0;
   Call call = {};

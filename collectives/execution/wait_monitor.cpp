@@ -63,7 +63,7 @@ void WaitMonitor::look_while_connecting() {
   if (seconds_since(told_) < Position::every.count()) return;
   told_ = Clock::now();
   Position mine = position();
-  mine.waiting_for = -1;
+  mine.waiting_for = Position::connecting;
   control_.tell_position(mine);
 }
 
@@ -106,7 +106,7 @@ WaitMonitor::Others WaitMonitor::others(const std::vector<Position>& positions) 
     if (r == rank() || positions[r].left) continue;
     if (!positions[r].recent())
       known.silent.push_back(r);
-    else if (r < 16 && positions[r].waiting_for < 0)
+    else if (r < 16 && positions[r].connects())
       waiting.push_back(fmt::format("rank {} connects with other ranks", name_of_rank(r)));
     else if (r < 16)
       waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}",
@@ -141,7 +141,8 @@ void WaitMonitor::warn_of_wait(double seconds) {
       known.silence, between, known.waiting));
 }
 
-// Throws, unless a debugger holds a rank: then the wait begins again.
+// Throws, unless a debugger holds a rank, or the rank at fault is held up by one that connects with
+// others, which has a deadline of its own and will know more: then the wait begins again.
 void WaitMonitor::time_out() {
   if (const auto held = control_.rank_in_debugger()) {
     options_.warn(fmt::format("rank {} goes on waiting in call #{}: a debugger holds rank {}",
@@ -149,37 +150,48 @@ void WaitMonitor::time_out() {
     wait_start_ = Clock::now();
     return;
   }
-  const auto positions = control_.positions(1.2 * Position::every);
-  const Others known = others(positions);
-  std::string first = known.silence;
-  int blamed = awaited_;
-  if (!known.silent.empty()) {
-    blamed = known.silent.front();
-  } else if (const int r = furthest_behind(positions); r != rank()) {
-    blamed = positions[r].waiting_for;
-    first = fmt::format("nothing came to rank {} from rank {}, and rank {} is furthest behind",
-                        name_of_rank(r), name_of_rank(blamed), name_of_rank(r));
+  auto positions = control_.positions(1.2 * Position::every);
+  positions[rank()] = position();
+  const Wait wait = wait_at_fault(positions);
+  const Position& awaited = positions[wait.peer];
+  if (wait.peer != rank() && awaited.recent() && awaited.connects()) {
+    wait_start_ = Clock::now();
+    return;
   }
-  throw RankFailure(blamed, fmt::format("{}{}nothing came to rank {} from rank {} for {:.1f} s{}{}",
-                                        first, first.empty() ? "" : "; ", name_of_rank(rank()),
-                                        name_of_rank(awaited_), options_.timeout.count(),
-                                        known.waiting.empty() ? "" : "; ", known.waiting));
+  const Others known = others(positions);
+  std::string first;
+  if (std::ranges::find(known.silent, wait.peer) != known.silent.end())
+    first = known.silence + "; ";
+  else if (wait.rank != rank())
+    first = fmt::format("nothing came to rank {} from rank {}, and rank {} is furthest behind; ",
+                        name_of_rank(wait.rank), name_of_rank(wait.peer), name_of_rank(wait.rank));
+  throw RankFailure(
+      wait.peer, fmt::format("{}nothing came to rank {} from rank {} for {:.1f} s{}{}", first,
+                             name_of_rank(rank()), name_of_rank(awaited_), options_.timeout.count(),
+                             known.waiting.empty() ? "" : "; ", known.waiting));
 }
 
-// The rank in the earliest call and step, this one if several are. Where all answer, the others
-// wait for what it lacks: the fault lies between it and the rank that it waits for.
-int WaitMonitor::furthest_behind(const std::vector<Position>& positions) const {
-  if (numbers_ == Numbers::of_this_rank) return rank();
-  const auto progress = [](const Position& p) { return std::pair(p.sequence, p.step); };
-  Position least = position();
-  int behind = rank();
-  for (int r = 0; r < size(); ++r) {
-    if (r == rank() || !positions[r].recent() || positions[r].left) continue;
-    if (positions[r].waiting_for < 0 || progress(positions[r]) >= progress(least)) continue;
-    least = positions[r];
-    behind = r;
+// Follows who waits for whom, from this rank on, to the first rank that does not tell for whom it
+// waits. If all tell, they wait in a circle: there the one furthest behind lacks a message.
+//
+//     3 -> 2 -> 1, silent        rank 2 waits for rank 1
+//     3 -> 2 -> 1 -> 0 -> 2      of the circle 2, 1, 0: the one in the earliest call and step
+WaitMonitor::Wait WaitMonitor::wait_at_fault(const std::vector<Position>& positions) const {
+  const auto waits_for = [&](int r) { return positions[r].waiting_for; };
+  const auto progress = [&](int r) { return std::pair(positions[r].sequence, positions[r].step); };
+  std::vector<bool> passed(size());
+  int r = rank();
+  for (; !passed[r]; r = waits_for(r)) {
+    passed[r] = true;
+    const Position& next = positions[waits_for(r)];
+    if (waits_for(r) != rank() && (!next.recent() || next.left || next.connects()))
+      return {r, waits_for(r)};
   }
-  return behind;
+  int behind = r;
+  if (numbers_ == Numbers::of_the_group)
+    for (int each = waits_for(r); each != r; each = waits_for(each))
+      if (progress(each) < progress(behind)) behind = each;
+  return {behind, waits_for(behind)};
 }
 
 // Throws what ended the call: where the histories tell that the ranks made different calls before,

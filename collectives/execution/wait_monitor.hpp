@@ -98,7 +98,10 @@ class WaitMonitor {
   void compare_histories(const std::vector<Position>& positions) const;
   Position position() const;
   Others others(const std::vector<Position>& positions) const;
-  int furthest_behind(const std::vector<Position>& positions) const;
+  struct Wait {
+    int rank, peer;  // who waits, for whom
+  };
+  Wait wait_at_fault(const std::vector<Position>& positions) const;
   std::string where() const;
   std::string name_of_rank(int r) const { return control_.names()(r); }
   void warn_of_wait(double seconds);

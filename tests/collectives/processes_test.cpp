@@ -82,31 +82,6 @@ void each_backend(const std::function<void(const std::string&)>& test) {
   }
 }
 
-// Runs a script of sh with a private /dev/shm. Returns nothing where the machine does not allow it.
-std::optional<Outcome> with_own_shared_memory(const std::string& size, const std::string& script) {
-  const std::vector<std::string> apart = {"unshare", "--mount", "--map-root-user", "sh", "-c"};
-  const auto run = [&](const std::string& text) {
-    auto command = apart;
-    command.push_back(
-        fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm && {{ {}; }}", size, text));
-    return run_program(command);
-  };
-  if (run("true").exit_code == 0) return run(script);
-  MESSAGE(
-      "SKIPPED: this machine does not let a test mount a /dev/shm of its own (unshare --mount "
-      "--map-root-user)");
-  return std::nullopt;
-}
-
-// Three ranks in the background, as $p0, $p1 and $p2.
-std::string start_three_ranks(const std::string& count) {
-  std::string script = fmt::format("export WORLD_SIZE=3 RINGSIDE_CONNECT_TIMEOUT=2 MASTER_PORT={}",
-                                   tests::free_port());
-  for (int r = 0; r < 3; ++r)
-    script += fmt::format("; RANK={} {} {} shm & p{}=$!", r, worker, count, r);
-  return script;
-}
-
 }  // namespace
 
 TEST_CASE("a rank killed in the middle of a large all-reduce is named by every survivor at once") {
@@ -233,27 +208,6 @@ TEST_CASE("all others name a rank that is never started at the deadline") {
   CHECK(sockets_on(port) == 0);
 }
 
-TEST_CASE("ranks that share memory leave nothing in /dev/shm, whenever they are killed") {
-  // The first kills come while the ranks still connect, the last ones in an all-reduce.
-  for (int i = 0; i < 8; ++i) {
-    const auto script = fmt::format(
-        "{}; sleep 0.{:03}; kill -9 $p{}; wait; ls -A /dev/shm; df --output=used /dev/shm",
-        start_three_ranks("25000000"), 5 * i * i, i % 3);
-    const auto outcome = with_own_shared_memory("64m", script);
-    if (!outcome) return;
-    CAPTURE(outcome->out);
-    CAPTURE(outcome->err);
-    CHECK(outcome->survivors == "");
-    // Before it stands the output of the ranks, "ready", and of ls, which must be empty.
-    const auto end = outcome->out.find(" Used\n");
-    REQUIRE(end != std::string::npos);
-    CHECK(std::stoi(outcome->out.substr(end + 6)) == 0);
-    for (const auto& line : sorted_lines(outcome->out.substr(0, end)))
-      CHECK(
-          (line == "ready" || contains(line, "Used") || line.find_first_not_of(' ') == line.npos));
-  }
-}
-
 TEST_CASE("a rank that may not open enough files says so and what to do") {
 #if defined(__SANITIZE_ADDRESS__)
   // This sanitizer opens a pipe to check pointers: without descriptors it reports false errors.
@@ -336,25 +290,25 @@ TEST_CASE("ranks on a host without loopback say so at once") {
   }
 }
 
-TEST_CASE("too little shared memory is an error that says how much is needed, on every rank") {
-  const auto outcome = with_own_shared_memory("1m", start_three_ranks("1") + "; wait");
-  if (!outcome) return;
-  CAPTURE(outcome->err);
-  const std::string sentence = "MiB of shared memory for messages from 2 ranks, but /dev/shm has ";
-  std::size_t ranks = 0;
-  for (const auto& line : sorted_lines(outcome->err))
-    ranks += contains(line, sentence) && contains(line, "of 1.0 MiB: enlarge it");
-  CHECK(ranks == 3);
-}
-
-TEST_CASE("the shared memory of a container by default is enough for a mesh of 8 ranks") {
-  const auto outcome = with_own_shared_memory(
-      "64m", ringside_binary +
-                 " train -n 8 --mesh dp=2,tp=2,pp=2 --backend shm --threads 1 "
-                 "--steps 1 --batch 8 --layers 2 --sequence 16");
-  if (!outcome) return;
-  CAPTURE(outcome->err);
-  CHECK(outcome->exit_code == 0);
+TEST_CASE("ranks share memory whatever size /dev/shm has") {
+  // As in a container, which has 64 MB by default.
+  const std::vector<std::string> apart = {"unshare", "--mount", "--map-root-user", "sh", "-c"};
+  const auto run = [&](const std::string& script) {
+    auto command = apart;
+    command.push_back(fmt::format("mount -t tmpfs -o size=4k tmpfs /dev/shm && {{ {}; }}", script));
+    return run_program(command);
+  };
+  if (run("true").exit_code != 0) {
+    MESSAGE(
+        "SKIPPED: this machine does not let a test mount a /dev/shm of its own (unshare --mount "
+        "--map-root-user)");
+    return;
+  }
+  const Outcome outcome = run(ringside_binary +
+                              " train -n 8 --mesh dp=2,tp=2,pp=2 --backend shm --threads 1 "
+                              "--steps 1 --batch 8 --layers 2 --sequence 16 && ls -A /dev/shm");
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 0);
 }
 
 TEST_CASE("ranks in different containers are told that they cannot share memory") {

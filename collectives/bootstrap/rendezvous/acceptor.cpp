@@ -32,11 +32,11 @@ struct Acceptor::Candidate {
   Digest proof{};
 };
 
-Acceptor::Acceptor(tcp::acceptor acceptor, std::string job_key, int rank, Welcome welcome,
+Acceptor::Acceptor(tcp::acceptor acceptor, std::string job_key, std::string who, Welcome welcome,
                    Seconds patience)
     : acceptor_(std::move(acceptor)),
       job_key_(std::move(job_key)),
-      rank_(rank),
+      who_(std::move(who)),
       welcome_(std::move(welcome)),
       patience_(patience) {
   accept();
@@ -44,16 +44,15 @@ Acceptor::Acceptor(tcp::acceptor acceptor, std::string job_key, int rank, Welcom
 
 Acceptor::~Acceptor() {
   if (untold_ > 0)
-    fmt::print(stderr, "ringside: rank {} turned away {} connections that are not of this job\n",
-               rank_, turned_away_);
+    fmt::print(stderr, "ringside: {} turned away {} connections that are not of this job\n", who_,
+               turned_away_);
 }
 
 void Acceptor::accept() {
   acceptor_.async_accept(while_alive([this](error_code error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
     const bool no_descriptor = error.value() == EMFILE || error.value() == ENFILE;
-    if (no_descriptor && candidates_.empty())
-      check_open_files(error.value(), fmt::format("rank {}", rank_));
+    if (no_descriptor && candidates_.empty()) check_open_files(error.value(), who_);
     if (no_descriptor || candidates_.size() == most_candidates) drop_oldest();
     if (!error) read_handshake(std::make_shared<Candidate>(std::move(socket)));
     accept();
@@ -108,8 +107,8 @@ void Acceptor::turn_away(const CandidatePointer& candidate, const std::optional<
   if (std::erase(candidates_, kept) == 0) return;  // dropped before
   ++turned_away_;
   if (why && turned_away_ - untold_ <= most_lines)
-    fmt::print(stderr, "ringside: rank {} turned away a connection from {}: {}\n", rank_,
-               kept->from, *why);
+    fmt::print(stderr, "ringside: {} turned away a connection from {}: {}\n", who_, kept->from,
+               *why);
   else
     ++untold_;
   kept->timer.cancel();

@@ -27,8 +27,8 @@ class Acceptor {
   static constexpr std::size_t most_candidates = 256;
 
   // `welcome` takes each connection that has proved the key.
-  Acceptor(boost::asio::ip::tcp::acceptor acceptor, std::string job_key, int rank, Welcome welcome,
-           Seconds patience = Seconds(5));
+  Acceptor(boost::asio::ip::tcp::acceptor acceptor, std::string job_key, std::string who,
+           Welcome welcome, Seconds patience = Seconds(5));
   ~Acceptor();  // says how many connections it has turned away, if not all have had a line
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -54,7 +54,7 @@ class Acceptor {
 
   boost::asio::ip::tcp::acceptor acceptor_;
   const std::string job_key_;
-  const int rank_;
+  const std::string who_;  // "rank 2"
   Welcome welcome_;
   const Seconds patience_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

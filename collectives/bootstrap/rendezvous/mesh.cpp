@@ -32,11 +32,13 @@ bool Mesh::on_one_host() const {
   });
 }
 
-MeshBuilder::MeshBuilder(const RankInfo& rank_info, std::unique_ptr<asio::io_context> io)
+MeshBuilder::MeshBuilder(const RankInfo& rank_info, std::unique_ptr<asio::io_context> io,
+                         RankNames names)
     : rank_info_(rank_info) {
   require(rank_info.size >= 1 && rank_info.rank >= 0 && rank_info.rank < rank_info.size,
           "rank {} is not in a world of {}", rank_info.rank, rank_info.size);
   mesh_.io = std::move(io);
+  mesh_.names = std::move(names);
   mesh_.data.resize(rank_info.size);
   mesh_.control.resize(rank_info.size);
   mesh_.addresses.resize(rank_info.size);
@@ -53,7 +55,7 @@ void MeshBuilder::listen_with(const FileDescriptor& listening) {
 void MeshBuilder::accept_from(tcp::acceptor acceptor) {
   addresses()[rank_info_.rank] = address_of(acceptor.local_endpoint());
   acceptors_.push_back(
-      std::make_unique<Acceptor>(std::move(acceptor), rank_info_.job_key, rank_info_.rank,
+      std::make_unique<Acceptor>(std::move(acceptor), rank_info_.job_key, who(),
                                  [this](const Handshake& handshake, tcp::socket socket) {
                                    welcome(handshake, std::move(socket));
                                  }));
@@ -68,9 +70,9 @@ tcp::socket MeshBuilder::connect(int r, const std::vector<tcp::endpoint>& endpoi
     connected(socket);
     if (exchange_proofs(r, socket, deadline, purpose)) return socket;
     require(!deadline.expired(),
-            "{} connects to {} and is cut off: what listens there is not rank {} of this job, or "
+            "{} connects to {} and is cut off: what listens there is not {} of this job, or "
             "strangers connect to it faster than it can turn them away",
-            who(), to_text(endpoints.front()), r);
+            who(), to_text(endpoints.front()), name_of_rank(r));
     wait_until(Deadline::after(pause), [] { return false; });
   }
 }
@@ -108,11 +110,11 @@ bool MeshBuilder::exchange_proofs(int r, tcp::socket& socket, const Deadline& de
   if (received == 0u && socket.is_open()) return false;
   require(socket.is_open(),
           "{} does not answer at {} within {:.0f} s: it hangs, or is not of this job",
-          fmt::format("rank {}", r), to_text(there), deadline.total().count());
+          name_of_rank(r), to_text(there), deadline.total().count());
   require(received == sizeof challenge && proves_key(challenge, handshake, rank_info_.job_key),
-          "what listens at {} did not prove to {} that it has the key of this job: it is not rank "
-          "{}, or it has another RINGSIDE_JOB_KEY or another version of Ringside",
-          to_text(there), who(), r);
+          "what listens at {} did not prove to {} that it has the key of this job: it is not {}, "
+          "or it has another RINGSIDE_JOB_KEY or another version of Ringside",
+          to_text(there), who(), name_of_rank(r));
   const Digest proof = proof_for(challenge, handshake, rank_info_.job_key);
   asio::write(socket, asio::buffer(proof), error);
   return !error;
@@ -121,7 +123,7 @@ bool MeshBuilder::exchange_proofs(int r, tcp::socket& socket, const Deadline& de
 void MeshBuilder::connect_all() {
   const Deadline deadline = Deadline::after(rank_info_.connect_timeout);
   for (int r = 0; r < rank_info_.rank; ++r) {
-    const std::string whom = fmt::format("rank {} has come and gone: it", r);
+    const std::string whom = name_of_rank(r) + " has come and gone: it";
     for (const auto purpose : {Handshake::data, Handshake::control}) {
       auto& socket = purpose == Handshake::data ? mesh_.data[r] : mesh_.control[r];
       socket = connect(r, {endpoint_of(addresses()[r])}, deadline, whom, purpose);
@@ -134,8 +136,8 @@ void MeshBuilder::connect_all() {
   };
   const Deadline patience = Deadline::after(deadline.remaining() + extra_time);
   const bool all = wait_until(patience, [&] { return first_missing() == rank_info_.size; });
-  require(all, "rank {} came, but did not connect to rank {} within {:.0f} s", first_missing(),
-          rank_info_.rank, deadline.total().count());
+  require(all, "{} came, but did not connect to {} within {:.0f} s", name_of_rank(first_missing()),
+          who(), deadline.total().count());
 }
 
 // Keeps a connection with a valid handshake, or closes it if no rank of this job would make it.

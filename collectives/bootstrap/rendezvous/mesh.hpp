@@ -19,6 +19,7 @@
 #include "collectives/bootstrap/rendezvous/address.hpp"
 #include "collectives/bootstrap/rendezvous/handshake.hpp"
 #include "collectives/bootstrap/rendezvous/sockets.hpp"
+#include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 
@@ -30,6 +31,7 @@ struct Mesh {
   std::vector<std::optional<Socket>> data;
   std::vector<std::optional<Socket>> control;
   std::vector<Address> addresses;
+  RankNames names;  // in sentences
 
   bool on_one_host() const;
 };
@@ -40,10 +42,11 @@ class MeshBuilder {
  public:
   using Socket = Mesh::Socket;
 
-  MeshBuilder(const RankInfo& rank_info, std::unique_ptr<boost::asio::io_context> io);
+  MeshBuilder(const RankInfo& rank_info, std::unique_ptr<boost::asio::io_context> io,
+              RankNames names = {});
 
   boost::asio::io_context& io() { return *mesh_.io; }
-  std::string who() const { return fmt::format("rank {}", rank_info_.rank); }
+  std::string who() const { return name_of_rank(rank_info_.rank); }
 
   // The addresses of all ranks. This rank's own is set by listen_on().
   std::vector<Address>& addresses() { return mesh_.addresses; }
@@ -88,6 +91,7 @@ class MeshBuilder {
 
  private:
   void welcome(const Handshake& handshake, Socket socket);
+  std::string name_of_rank(int r) const { return "rank " + mesh_.names(r); }
   bool exchange_proofs(int r, Socket& socket, const Deadline& deadline, Handshake::Purpose purpose);
 
   const RankInfo rank_info_;

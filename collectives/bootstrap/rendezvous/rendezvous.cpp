@@ -58,9 +58,9 @@ Listener::Listener(const Address& other) : io_(std::make_unique<asio::io_context
 }
 
 Mesh Listener::connect_mesh(const RankInfo& rank_info, std::vector<Address> addresses,
-                            const std::function<void()>& check) {
-  return with_errors_in_words(fmt::format("rank {}", rank_info.rank), [&] {
-    MeshBuilder builder(rank_info, std::move(io_));
+                            RankNames names, const std::function<void()>& check) {
+  return with_errors_in_words("rank " + names(rank_info.rank), [&] {
+    MeshBuilder builder(rank_info, std::move(io_), std::move(names));
     builder.addresses() = std::move(addresses);
     builder.set_check(check);
     builder.accept_from(std::move(*acceptor_));

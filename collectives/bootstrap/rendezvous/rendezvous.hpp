@@ -41,8 +41,9 @@ class Listener {
   const Address& address() const { return address_; }
 
   // Connects with the ranks that listen at `addresses`, as connect_mesh() does. Call it once.
-  // `check` is called many times a second meanwhile: it throws if there is no use in waiting.
-  Mesh connect_mesh(const RankInfo& rank_info, std::vector<Address> addresses,
+  // `names` are those of these ranks. `check` is called many times a second meanwhile: it throws if
+  // there is no use in waiting.
+  Mesh connect_mesh(const RankInfo& rank_info, std::vector<Address> addresses, RankNames names,
                     const std::function<void()>& check);
 
  private:

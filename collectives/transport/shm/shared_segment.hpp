@@ -1,9 +1,10 @@
 // Memory that several processes of one host share.
 //
-// A segment is a file in /dev/shm that never has a name: it is created with O_TMPFILE, and other
-// processes open it through /proc/PID/fd of its creator. So nothing is left in /dev/shm, whenever a
-// process dies: the kernel frees the memory with the last process that maps it. The processes must
-// see each other in /proc: one host, one process-ID namespace, one user.
+// A segment is a file without a name (memfd_create), which other processes open through
+// /proc/PID/fd of its creator. So nothing is left behind, whenever a process dies: the kernel frees
+// the memory with the last process that maps it. The size of /dev/shm, 64 MB in a container by
+// default, does not limit it. The processes must see each other in /proc: one host, one process-ID
+// namespace, one user.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +24,11 @@ class SharedSegment {
     std::uint64_t bytes = 0;
   };
 
-  // Bytes of all segments of this host together, at most: the size of /dev/shm.
-  static std::uint64_t capacity();
-
   SharedSegment() = default;
 
-  // Creates a segment filled with zeros. All its memory is reserved at once: a shortage is an Error
-  // here, which says how much is needed and how much is free, and not a SIGBUS later. `purpose`
-  // completes "rank 0 needs 4.2 MiB of shared memory ...".
-  static SharedSegment create(std::size_t bytes, const std::string& who,
-                              const std::string& purpose);
+  // Creates a segment filled with zeros. A page of it takes memory once it is written. `who` begins
+  // the sentence of an Error: "rank 0".
+  static SharedSegment create(std::size_t bytes, const std::string& who);
 
   // Opens a segment of another process, which must keep it until open() has returned. Throws Error
   // if that fails.

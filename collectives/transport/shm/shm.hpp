@@ -34,8 +34,8 @@
 namespace ringside::collectives {
 
 // The same on all ranks. Where the channels of a segment would need more than `segment_bytes`,
-// there are only 2 slots (from 18 ranks on), and then shorter pieces (from 34 ranks on). All of a
-// segment is reserved at the start, so 64 ranks take half a gigabyte.
+// there are only 2 slots (from 18 ranks on), and then shorter pieces (from 34 ranks on). If all
+// ranks send to all others, 64 of them take half a gigabyte.
 struct ShmOptions {
   std::uint32_t piece_bytes = 128 * 1024;
   std::uint32_t slots = 4;              // per channel, a power of two

@@ -110,6 +110,18 @@ TEST_CASE("a peer hears why a rank gives up, and that is the cause of all later 
   }
 }
 
+TEST_CASE("a position that names no rank of the group is its sender's failure") {
+  for (auto make : {over_sockets, between_threads})
+    for (const int peer : {2, -2}) {
+      auto channels = make();
+      Position wrong;
+      wrong.waiting_for = peer;
+      channels[0]->tell_position(wrong);
+      CHECK(failure_of([&] { channels[1]->listen(Seconds(1)); }) ==
+            fmt::format("rank 0 says that it waits for rank {} of 2", peer));
+    }
+}
+
 TEST_CASE("a broken connection is explained by a goodbye") {
   for (auto make : {over_sockets, between_threads}) {
     auto channels = make();

@@ -58,6 +58,30 @@ TEST_CASE("simulation: a rank that connects a sub-group is not silent") {
   for (const std::string& end : job.ends) CHECK(contains(end, "rank 3 connects with other ranks"));
 }
 
+// The link between ranks 0 and 4, which connect a sub-group, delivers nothing. Ranks 1 and 3 are in
+// the next call, and their timeout is shorter.
+TEST_CASE("simulation: a rank does not time out while one that connects holds it up") {
+  const FaultyJob job = simulate_faults(169314);
+  CHECK_MESSAGE(job.broken.empty(), in_words(job));
+  for (const std::string& end : job.ends)
+    CHECK(contains(end, "rank 0 has come and gone: it cannot be reached"));
+}
+
+// Rank 2, which is rank 1 of the sub-group, is stopped while it connects with rank 0.
+TEST_CASE("simulation: where a sub-group cannot connect, ranks have their numbers in the job") {
+  const FaultyJob job = simulate_faults(4060);
+  CHECK_MESSAGE(job.broken.empty(), in_words(job));
+  CHECK(contains(job.ends[0], "rank 2 came, but did not connect to rank 0 within 8 s"));
+}
+
+// The link between ranks 2 and 1 delivers nothing. Rank 0 has made this call and is in one of a
+// sub-group, so it is silent, but nobody waits for it.
+TEST_CASE("simulation: a silent rank for which nobody waits is not blamed") {
+  const FaultyJob job = simulate_faults(191007);
+  CHECK_MESSAGE(job.broken.empty(), in_words(job));
+  CHECK(contains(job.ends[3], "nothing came to rank 2 from rank 1, and rank 2 is furthest behind"));
+}
+
 TEST_CASE("simulation: a seed replays to the last event") {
   for (const std::uint64_t seed : {1, 7, 30, 101}) {
     const FaultyJob first = simulate_faults(seed), again = simulate_faults(seed);

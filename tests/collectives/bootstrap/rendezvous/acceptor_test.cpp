@@ -26,7 +26,7 @@ TEST_CASE("idle connections beyond the limit of open files do not end a rank") {
   boost::asio::ip::tcp::acceptor listening(io, {boost::asio::ip::address_v4::loopback(), 0});
   const auto port = listening.local_endpoint().port();
   int welcomed = 0;
-  const Acceptor acceptor(std::move(listening), "test", 0,
+  const Acceptor acceptor(std::move(listening), "test", "rank 0",
                           [&](const Handshake&, boost::asio::ip::tcp::socket) { ++welcomed; });
   // The limit holds for the whole process, so the others are another one.
   const pid_t others = ::fork();
@@ -62,7 +62,7 @@ TEST_CASE("a handshake that completes at the moment of its deadline is accepted"
   const auto port = listening.local_endpoint().port();
   int welcomed = 0;
   const Acceptor acceptor(
-      std::move(listening), "test", 0,
+      std::move(listening), "test", "rank 0",
       [&](const Handshake&, boost::asio::ip::tcp::socket) { ++welcomed; }, Seconds(1));
   const Handshake handshake;
   boost::asio::io_context client_io;
