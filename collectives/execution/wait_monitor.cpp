@@ -154,7 +154,8 @@ void WaitMonitor::time_out() {
   positions[rank()] = position();
   const Wait wait = wait_at_fault(positions);
   const Position& awaited = positions[wait.peer];
-  if (wait.peer != rank() && awaited.recent() && awaited.connects()) {
+  if (wait.peer != rank() && awaited.recent() && awaited.connects() &&
+      !awaited.is_past(positions[wait.rank].sequence)) {
     wait_start_ = Clock::now();
     return;
   }
@@ -172,23 +173,25 @@ void WaitMonitor::time_out() {
 }
 
 // Follows who waits for whom, from this rank on, to the first rank that does not tell for whom it
-// waits. If all tell, they wait in a circle: there the one furthest behind lacks a message.
+// waits, or that is in a later call: it has sent all of this one, and a message was lost. If there
+// is none, ranks wait in a circle: there the one furthest behind lacks a message.
 //
 //     3 -> 2 -> 1, silent        rank 2 waits for rank 1
 //     3 -> 2 -> 1 -> 0 -> 2      of the circle 2, 1, 0: the one in the earliest call and step
 WaitMonitor::Wait WaitMonitor::wait_at_fault(const std::vector<Position>& positions) const {
   const auto waits_for = [&](int r) { return positions[r].waiting_for; };
   const auto progress = [&](int r) { return std::pair(positions[r].sequence, positions[r].step); };
+  const bool same_calls = numbers_ == Numbers::of_the_group;
   std::vector<bool> passed(size());
   int r = rank();
   for (; !passed[r]; r = waits_for(r)) {
     passed[r] = true;
     const Position& next = positions[waits_for(r)];
-    if (waits_for(r) != rank() && (!next.recent() || next.left || next.connects()))
-      return {r, waits_for(r)};
+    const bool silent = waits_for(r) != rank() && (!next.recent() || next.left || next.connects());
+    if (silent || (same_calls && next.is_past(positions[r].sequence))) return {r, waits_for(r)};
   }
   int behind = r;
-  if (numbers_ == Numbers::of_the_group)
+  if (same_calls)
     for (int each = waits_for(r); each != r; each = waits_for(each))
       if (progress(each) < progress(behind)) behind = each;
   return {behind, waits_for(behind)};

@@ -21,7 +21,7 @@ using boost::system::error_code;
 
 // How much longer than the deadline a guest waits for rank 0's table, and for its verdict: rank 0
 // waits longer for a rank that cannot connect, which knows why (host.cpp).
-constexpr Seconds extra_time{2}, extra_time_for_verdict{4};
+constexpr Seconds extra_time{2}, extra_time_for_verdict{5};
 
 class Guest {
  public:

@@ -24,7 +24,7 @@ using boost::system::error_code;
 constexpr Seconds time_to_join{2};
 
 // How much longer rank 0 waits than a rank that cannot connect, which knows why.
-constexpr Seconds time_to_report{2};
+constexpr Seconds time_to_report{3};
 
 class Host {
  public:

@@ -21,8 +21,8 @@ namespace {
 constexpr Seconds shortest_pause{0.005}, longest_pause{0.5};  // between attempts to connect
 
 // How much longer a rank waits for those above it than they try to connect. If they are held up by
-// another one, they name it first.
-constexpr Seconds extra_time{1};
+// another one, they name it first, even if they began a little later.
+constexpr Seconds extra_time{2};
 
 }  // namespace
 
