@@ -5,7 +5,6 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "cli/bench/data.hpp"
 #include "cli/bench/process_layout.hpp"
@@ -18,6 +17,7 @@
 #include "collectives/execution/backend.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
+#include "collectives/run_threads.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -92,21 +92,17 @@ void measure_threads(const Contender& contender, const MakeBackend& make, const 
                      std::vector<RankRecord>& records) {
   std::mutex mutex;
   std::exception_ptr first;
-  const auto run_rank = [&](int rank) {
-    const auto backend = make(rank);
+  collectives::run_on_threads(static_cast<int>(records.size()), [&](int rank) {
+    std::unique_ptr<Backend> backend;
     try {
+      backend = make(rank);
       measure_rank(contender, *backend, block, records[static_cast<std::size_t>(rank)]);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
-      backend->abort(error.what());
+      if (backend) backend->abort(error.what());
     }
-  };
-  std::vector<std::thread> threads;
-  for (int rank = 1; rank < static_cast<int>(records.size()); ++rank)
-    threads.emplace_back(run_rank, rank);
-  run_rank(0);
-  for (auto& thread : threads) thread.join();
+  });
   if (first) std::rethrow_exception(first);
 }
 

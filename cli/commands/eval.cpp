@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "cli/command.hpp"
+#include "cli/commands/options/option_checks.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/commands/train/device_option.hpp"
@@ -92,7 +93,7 @@ void evaluate(const EvalArguments& args) {
   check_memory(args, config, dtype, device, sequences);
   take_device(device);
   const transformer::Model model(config, dtype, device);
-  if (!args.accept_changes) transformer::require_unchanged(args.init);
+  require_unchanged(args.init, args.accept_changes);
   transformer::load_parameters(args.init, model);
   const transformer::EvaluateOptions options{
       .gradients = !args.grads.empty(), .logits = !args.logits.empty(), .at_once = args.batch};

@@ -11,6 +11,7 @@
 #include "base/read_file.hpp"
 #include "base/text/printable.hpp"
 #include "cli/command.hpp"
+#include "cli/commands/options/option_checks.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/commands/train/device_option.hpp"
@@ -72,7 +73,7 @@ void generate(const GenerateArguments& args) {
       1, args.memory_limit, "choose a smaller model", device);
   take_device(device);
   const transformer::Model model(config, dtype, device);
-  if (!args.accept_changes) transformer::require_unchanged(args.init);
+  require_unchanged(args.init, args.accept_changes);
   transformer::load_parameters(args.init, model);
   const auto text = transformer::generate(model, tokens, args.tokens, args.sample);
   tokens.insert(tokens.end(), text.begin(), text.end());

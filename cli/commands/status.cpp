@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
-#include "base/text/words.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/launcher/running_ranks.hpp"
@@ -18,40 +17,38 @@ namespace ringside::cli {
 namespace {
 
 using collectives::Flight;
+using collectives::RankNames;
 using collectives::RankStatus;
 
 constexpr Seconds longest_answer{2};
 constexpr double long_wait = 1;  // seconds
 
 struct StatusArguments {
-  int pid = 0;  // of any rank of the job; 0: the only job
+  int pid = 0;  // of the launcher, or of any rank of the job; 0: the only job
   std::string json;
 };
 
 std::vector<RunningRank> ranks_of_job(int pid) {
   std::vector<RunningRank> ranks = running_ranks(), first_of_jobs;
-  std::string job;
-  for (const RunningRank& rank : ranks) {
-    if (first_of_jobs.empty() || first_of_jobs.back().job != rank.job)
-      first_of_jobs.push_back(rank);
-    if (rank.pid == pid) job = rank.job;
-  }
-  require(!first_of_jobs.empty(),
+  require(!ranks.empty(),
           "no job of yours runs on this machine: its ranks are started by ringside, or by another "
           "launcher with RINGSIDE_FLIGHT_DIR set");
-  require(pid == 0 || !job.empty(), "process {} is no rank of a job that runs on this machine",
-          pid);
-  if (pid == 0 && first_of_jobs.size() > 1) {
+  for (const RunningRank& rank : ranks)
+    if ((pid == 0 || descends_from(rank.pid, pid)) &&
+        (first_of_jobs.empty() || first_of_jobs.back().job != rank.job))
+      first_of_jobs.push_back(rank);
+  require(!first_of_jobs.empty(),
+          "process {} is neither a rank nor the launcher of a job that runs on this machine", pid);
+  if (first_of_jobs.size() > 1) {
     std::string sentence = fmt::format(
-        "{} jobs run on this machine: name one by the process of a "
-        "rank",
+        "{} jobs run on this machine: name one by the process of its launcher or of a rank",
         first_of_jobs.size());
     for (const RunningRank& rank : first_of_jobs)
       sentence += fmt::format("\n  ringside status {}    {} ranks: {}", rank.pid, rank.size,
                               rank.command.substr(0, 40));
     fail("{}", sentence);
   }
-  if (pid == 0) job = first_of_jobs.front().job;
+  const std::string job = first_of_jobs.front().job;
   std::erase_if(ranks, [&](const RunningRank& rank) { return rank.job != job; });
   return ranks;
 }
@@ -112,11 +109,9 @@ void remove_records(const std::string& folder) {
 struct View {
   const RunningRank& process;
   std::optional<RankStatus> answer;
-
-  std::string name() const { return answer ? answer->name : std::to_string(process.rank); }
 };
 
-std::string line_of(const View& rank) {
+std::string line_of(const View& rank, const RankNames& names) {
   if (!rank.answer) {
     if (rank.process.stopped)
       return fmt::format("stopped: kill -CONT {} lets it go on", rank.process.pid);
@@ -126,12 +121,15 @@ std::string line_of(const View& rank) {
   const RankStatus& is = *rank.answer;
   if (is.call.empty()) return "has made no call";
   if (!is.in_call) return fmt::format("in no call; {:.1f} s ago it began {}", is.seconds, is.call);
-  return fmt::format("{:.1f} s in call {}, step {} of {}{}", is.seconds, is.call, is.step, is.steps,
-                     is.waits_for < 0 ? "" : fmt::format("; waits for rank {}", is.waits_for));
+  return fmt::format(
+      "{:.1f} s in call {}, step {} of {}{}", is.seconds, is.call, is.step, is.steps,
+      is.waits_for < 0 ? "" : fmt::format("; waits for rank {}", names(is.waits_for)));
 }
 
-Json json_of(const View& rank) {
-  Json json{{"rank", rank.process.rank}, {"name", rank.name()}, {"process", rank.process.pid}};
+Json json_of(const View& rank, const RankNames& names) {
+  Json json{{"rank", rank.process.rank},
+            {"name", names(rank.process.rank)},
+            {"process", rank.process.pid}};
   if (!rank.answer) {
     json["state"] = rank.process.stopped     ? "stopped"
                     : rank.process.can_write ? "does not answer"
@@ -148,10 +146,11 @@ Json json_of(const View& rank) {
   return json;
 }
 
-std::string advice(const std::vector<RankStatus>& answers, const std::vector<int>& ends) {
+std::string advice(const std::vector<RankStatus>& answers, const std::vector<int>& ends,
+                   const RankNames& names) {
   if (!ends.empty())
     return fmt::format("Look at {}: others wait for it, and it waits for nobody.",
-                       ranks_in_words(ends));
+                       names.enumerate(ends));
   const bool any = std::ranges::any_of(answers, [](const RankStatus& rank) {
     return rank.waits_for >= 0 && rank.seconds >= long_wait;
   });
@@ -161,7 +160,9 @@ std::string advice(const std::vector<RankStatus>& answers, const std::vector<int
 
 void show_status(const StatusArguments& args) {
   const std::vector<RunningRank> ranks = ranks_of_job(args.pid);
-  const std::vector<RankStatus> answers = collectives::status_of_ranks(ask(ranks));
+  const std::vector<Flight> flights = ask(ranks);
+  const RankNames names = collectives::names_of_job(flights);
+  const std::vector<RankStatus> answers = collectives::status_of_ranks(flights);
   const std::vector<int> ends = collectives::ends_of_waits(answers, long_wait);
   std::FILE* const out = file_beside(args.json);
   Json of_ranks = Json::array();
@@ -169,19 +170,19 @@ void show_status(const StatusArguments& args) {
     View rank{process, {}};
     for (const RankStatus& answer : answers)
       if (answer.rank == process.rank) rank.answer = answer;
-    fmt::print(out, "rank {:<3} {}\n", rank.name(), line_of(rank));
-    of_ranks.push_back(json_of(rank));
+    fmt::print(out, "rank {:<3} {}\n", names(process.rank), line_of(rank, names));
+    of_ranks.push_back(json_of(rank, names));
   }
   const int size = ranks.front().size;
   if (static_cast<int>(ranks.size()) < size)
     fmt::print(out, "{} of {} ranks run on this machine\n", ranks.size(), size);
-  fmt::print(out, "\n{}\n", advice(answers, ends));
+  const std::string finding = advice(answers, ends, names);
+  fmt::print(out, "\n{}\n", finding);
   remove_records(ranks.front().flight_folder);
   if (!args.json.empty())
-    write_json_file(args.json, {{"ranks", size},
-                                {"ranks_here", of_ranks},
-                                {"look_at", ends},
-                                {"finding", advice(answers, ends)}});
+    write_json_file(
+        args.json,
+        {{"ranks", size}, {"ranks_here", of_ranks}, {"look_at", ends}, {"finding", finding}});
 }
 
 }  // namespace
@@ -189,7 +190,7 @@ void show_status(const StatusArguments& args) {
 void add_status_command(CLI::App& app) {
   const auto [option, args] = add_command(
       app, "status", "Where each rank of a running job is, and who waits for whom", show_status);
-  option("PID", args.pid, "The process of any rank of the job [the only job]",
+  option("PID", args.pid, "The process of the launcher, or of any rank [the only job]",
          at_least_one("process"));
   add_json_option(option, args.json);
 }

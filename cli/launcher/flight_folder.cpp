@@ -1,6 +1,7 @@
 #include "cli/launcher/flight_folder.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -20,24 +21,17 @@ bool is_requested(const FlightHeader& header) {
   return std::string_view(header.cause).starts_with("asked for");
 }
 
-// The heads of all records. One that a rank is still writing, or was killed in, is left out.
-std::vector<FlightHeader> heads_in(const std::string& folder) {
-  std::vector<FlightHeader> heads;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    FlightHeader header;
-    std::ifstream file(entry.path(), std::ios::binary);
-    file.read(reinterpret_cast<char*>(&header), sizeof header);
-    if (file && header.magic == FlightHeader::expected_magic) heads.push_back(header);
-  }
-  return heads;
-}
-
 }  // namespace
 
-FlightFolder::FlightFolder() {
+FlightFolder::FlightFolder()
+    : began_ns_(
+          std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) {
   const bool inside_a_job = environment("RANK").has_value();
-  if (environment("RINGSIDE_FLIGHT_DIR") && !inside_a_job) return;
+  if (const auto named = environment("RINGSIDE_FLIGHT_DIR"); named && !inside_a_job) {
+    path_ = *named;
+    is_users_ = true;
+    return;
+  }
   std::random_device random;
   std::error_code error;
   const auto temporary = std::filesystem::temp_directory_path(error);
@@ -45,19 +39,31 @@ FlightFolder::FlightFolder() {
     path_ = (temporary / fmt::format("ringside-flight-{:08x}{:08x}", random(), random())).string();
 }
 
-std::vector<FlightHeader> FlightFolder::failures() const {
+// One that a rank is still writing, or was killed in, is left out.
+std::vector<FlightHeader> FlightFolder::heads() const {
   std::vector<FlightHeader> heads;
-  if (path_) heads = heads_in(*path_);
-  std::erase_if(heads, is_requested);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path_, error)) {
+    FlightHeader header;
+    std::ifstream file(entry.path(), std::ios::binary);
+    file.read(reinterpret_cast<char*>(&header), sizeof header);
+    if (file && header.magic == FlightHeader::expected_magic && header.written_ns >= began_ns_)
+      heads.push_back(header);
+  }
   return heads;
 }
 
+std::vector<FlightHeader> FlightFolder::failures() const {
+  std::vector<FlightHeader> failed = heads();
+  std::erase_if(failed, is_requested);
+  return failed;
+}
+
 bool FlightFolder::keep_or_remove(bool failed) const {
+  const auto records = heads();
+  if (!records.empty() && (failed || std::ranges::any_of(records, is_requested))) return true;
   std::error_code ignored;
-  if (!path_ || !std::filesystem::exists(*path_, ignored)) return false;
-  const auto heads = heads_in(*path_);
-  if (failed || std::ranges::any_of(heads, is_requested)) return true;
-  std::filesystem::remove_all(*path_, ignored);
+  if (!is_users_) std::filesystem::remove_all(path_, ignored);
   return false;
 }
 

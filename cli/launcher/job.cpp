@@ -33,7 +33,7 @@ std::optional<siginfo_t> end_of(pid_t pid) {
 Job::Job(const LaunchOptions& options)
     : options_(options),
       rendezvous_(choose_rendezvous_address(options)),
-      reaper_(options.ranks, flights_.path().value_or("")) {
+      reaper_(options.ranks, flights_.temporary()) {
   if (!options.elastic) return;
   members_.emplace(options.elastic->smallest, options.elastic->largest);
   restarts_ = options.restarts.value_or(10);
@@ -64,7 +64,7 @@ int Job::run() {
 
 Job::Rank Job::start(int local_rank) {
   auto variables = rank_environment(options_, rendezvous_, local_rank);
-  if (flights_.path()) variables["RINGSIDE_FLIGHT_DIR"] = *flights_.path();
+  if (!flights_.path().empty()) variables["RINGSIDE_FLIGHT_DIR"] = flights_.path();
   const bool bare = options_.rank_0_bare && variables.at("RANK") == "0";
   // Only rank 0, the first, inherits the socket. When it has gone, nobody listens.
   ListeningPort* listening = rendezvous_.listening.get();
@@ -414,7 +414,7 @@ void Job::report_failure(const Rank& culprit) {
 void Job::report_flight_records() {
   reported_records_ = true;
   if (flights_.keep_or_remove(failed_))
-    print(fmt::format("what each rank was doing: ringside postmortem {}", *flights_.path()));
+    print(fmt::format("what each rank was doing: ringside postmortem {}", flights_.path()));
 }
 
 void Job::print(const std::string& sentence) {

@@ -59,7 +59,8 @@ OrphanReaper::OrphanReaper(int ranks, const std::string& flights) {
   std::vector<pid_t> groups;
   groups.reserve(static_cast<std::size_t>(ranks));
   pid_ = ::fork();
-  require(pid_ >= 0, "cannot start a process: {}", std::strerror(errno));
+  require(pid_ >= 0, "cannot start a process: {}; is a limit on processes (ulimit -u) reached?",
+          std::strerror(errno));
   if (pid_ == 0) {
     write_end.close();
     redirect_standard_streams();

@@ -112,8 +112,9 @@ RankProcess start_rank(std::vector<std::string> command, const Environment& vari
     process.pid = ::fork();
     if (process.pid == 0) become_program(setup, signals, blocked);
   }
-  require(process.pid > 0, "cannot start a process for rank {}: {}", process.rank,
-          std::strerror(errno));
+  require(process.pid > 0,
+          "cannot start a process for rank {}: {}; is a limit on processes (ulimit -u) reached?",
+          process.rank, std::strerror(errno));
   // The child does this too. From here on the group exists, whichever process comes first.
   ::setpgid(process.pid, process.pid);
   if (const int error = error_of_exec(status); error != 0) {

@@ -81,6 +81,14 @@ std::vector<std::string> own_command() {
   return command;
 }
 
+bool started_by_same_command() {
+  const auto arguments_of = [](const std::string& process) {
+    const std::string line = read_if_possible("/proc/" + process + "/cmdline").value_or("");
+    return line.substr(std::min(line.size(), line.find('\0')));  // without the program's path
+  };
+  return environment("RANK") && arguments_of(std::to_string(::getppid())) == arguments_of("self");
+}
+
 // Under torchrun and mpirun every rank says what is wrong. They end a job as soon as one rank has
 // failed, so a silent rank could end it before the first one has spoken.
 bool another_rank_reports() {

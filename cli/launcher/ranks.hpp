@@ -35,6 +35,9 @@ struct RanksOption {
 // The command line of this process, with the path of this program as its first element.
 std::vector<std::string> own_command();
 
+// Whether this process is a rank that a process with the same arguments has started.
+bool started_by_same_command();
+
 // Whether this process is one of several that `ringside launch` started on this machine with this
 // command, and not the first of them. What is wrong with the command or its files, they would all
 // say; the first one says it.

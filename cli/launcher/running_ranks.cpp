@@ -79,4 +79,14 @@ std::vector<RunningRank> running_ranks() {
   return ranks;
 }
 
+bool descends_from(pid_t process, pid_t ancestor) {
+  while (process > 1 && process != ancestor) {
+    std::istringstream status(text_of(fmt::format("/proc/{}/status", process)));
+    process = 0;
+    for (std::string name, word; status >> word; name = word)
+      if (name == "PPid:") process = std::stoi(word);
+  }
+  return process > 1;
+}
+
 }  // namespace ringside::cli

@@ -24,4 +24,7 @@ struct RunningRank {
 // group counts most, then the first.
 std::vector<RunningRank> running_ranks();
 
+// Whether that process is `ancestor`, or was started by it, perhaps through others. False of init.
+bool descends_from(pid_t process, pid_t ancestor);
+
 }  // namespace ringside::cli

@@ -35,8 +35,8 @@ struct Position {
   // In place of a peer: it is between two calls, and waits for others to connect with it.
   static constexpr std::int32_t connecting = -1;
   bool connects() const { return waiting_for == connecting; }
-  // It has made that call of the group, and so has sent all of it.
-  bool is_past(std::uint64_t call) const { return sequence + (connects() ? 1 : 0) > call; }
+  // It has made the call of that number in the group, and so has sent all of it.
+  bool is_past(std::uint64_t number) const { return sequence + (connects() ? 1 : 0) > number; }
 
   // A rank that waits tells its position at this interval. A rank that has told nothing for three
   // intervals does not wait in a collective.

@@ -16,7 +16,6 @@ RankStatus status_of(const Flight& flight) {
   const RankNames names = names_in(header);
   RankStatus status;
   status.rank = names.in_job(header.rank);
-  status.name = names(header.rank);
   if (flight.entries.empty()) return status;
   const FlightEntry& last = flight.entries.back();
   const std::string_view group = header.group;
@@ -32,6 +31,12 @@ RankStatus status_of(const Flight& flight) {
 }
 
 }  // namespace
+
+RankNames names_of_job(const std::vector<Flight>& flights) {
+  for (const Flight& flight : flights)
+    if (flight.header.mesh[0] != '\0') return RankNames({}, flight.header.mesh);
+  return {};
+}
 
 std::vector<RankStatus> status_of_ranks(const std::vector<Flight>& flights) {
   std::map<int, RankStatus> ranks;

@@ -17,10 +17,12 @@ Flight read_flight(const std::filesystem::path& path);
 // name does not list all its ranks.
 RankNames names_in(const FlightHeader& header);
 
+// How to name the ranks of the job that left these records.
+RankNames names_of_job(const std::vector<Flight>& flights);
+
 // One rank, by its numbers in the job.
 struct RankStatus {
   int rank = 0;
-  std::string name;      // "7 (dp=1,tp=3)"
   bool in_call = false;  // otherwise `call` is the last that it ended
   std::string call;      // "#52 of split1.color0 (ranks 2,3 of the job), all_reduce of 100 fp32"
   std::uint32_t step = 0, steps = 0;

@@ -32,7 +32,6 @@ class Coordinator {
   void finished(int number);  // it has reached the end of the run
   // Ranks that are not lost: at most this many can train from now on.
   int left() const { return static_cast<int>(ranks_.size()); }
-  bool is_training() const { return generation_ > 0; }
   bool run_is_over() const { return over_; }
   int smallest() const { return smallest_; }
 

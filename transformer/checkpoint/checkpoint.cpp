@@ -96,7 +96,7 @@ void load_parameters(const fs::path& directory, const Model& model) {
   }
 }
 
-void require_unchanged(const fs::path& directory, const std::vector<std::string>& more) {
+std::string changes_of_checkpoint(const fs::path& directory, const std::vector<std::string>& more) {
   std::vector<std::string> changes;
   const auto add = [&](const std::string& file, const std::vector<std::string>& names) {
     constexpr std::size_t most_named = 4;
@@ -110,15 +110,15 @@ void require_unchanged(const fs::path& directory, const std::vector<std::string>
   std::set<SafetensorsFile*> opened;
   for (const std::string& name : files.names()) opened.insert(&files.holding(name));
   for (SafetensorsFile* file : opened) {
-    if (const auto saved = file->metadata().find(config_key); saved != file->metadata().end())
+    const std::vector<std::string> in_file = file->changes();
+    const auto saved = file->metadata().find(config_key);
+    if (saved != file->metadata().end() &&
+        std::ranges::find(in_file, std::string("metadata ") + config_key) == in_file.end())
       add("config.json", changes_of_config(directory, saved->second));
-    add(file->path().filename().string(), file->changes());
+    add(file->path().filename().string(), in_file);
   }
   for (const std::string& name : more) add(name, SafetensorsFile(directory / name).changes());
-  require(changes.empty(),
-          "the checkpoint in {} was changed or damaged after it was saved ({}): restore it, or use "
-          "it as it is with --accept-changes",
-          directory.string(), fmt::join(changes, "; "));
+  return fmt::format("{}", fmt::join(changes, "; "));
 }
 
 }  // namespace ringside::transformer

@@ -34,10 +34,10 @@ void save_checkpoint(const std::filesystem::path& directory, const Model& model,
 // shape, or is not a parameter of the model. Some parameters may have been loaded by then.
 void load_parameters(const std::filesystem::path& directory, const Model& model);
 
-// Throws Error that names what is not as save_checkpoint() left it: keys of config.json, arrays,
-// metadata. Reads all files of the model, and `more` in the same folder. A checkpoint without
-// checksums, of another program or an older version, passes.
-void require_unchanged(const std::filesystem::path& directory,
-                       const std::vector<std::string>& more = {});
+// What is not as save_checkpoint() left it, in words: keys of config.json, arrays, metadata; empty
+// if nothing has changed. Reads all files of the model, and `more` in the same folder. A checkpoint
+// without checksums, of another program or an older version, has no changes.
+std::string changes_of_checkpoint(const std::filesystem::path& directory,
+                                  const std::vector<std::string>& more = {});
 
 }  // namespace ringside::transformer

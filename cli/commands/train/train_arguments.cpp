@@ -124,11 +124,12 @@ TrainerOptions options_of_resumed_run(const TrainArguments& args, TrainerOptions
   return options;
 }
 
-// One rank of each machine reads the files that the run starts from.
+// One rank of each machine reads the files that the run starts from. What the user accepts, the
+// process that starts the ranks has said.
 void require_unchanged_files(const TrainArguments& args, const std::filesystem::path& directory,
                              const std::vector<std::string>& more = {}) {
-  if (!args.accept_changes && !another_rank_reports())
-    transformer::require_unchanged(directory, more);
+  if (another_rank_reports() || (args.accept_changes && started_by_same_command())) return;
+  require_unchanged(directory, args.accept_changes, more);
 }
 
 // Takes over the saved run. Refuses what a run cannot change; print_header() lists the changes.

@@ -69,11 +69,11 @@ tcp::socket MeshBuilder::connect(int r, const std::vector<tcp::endpoint>& endpoi
     Socket socket = connect_to(io(), endpoints, deadline, who(), whom, check_);
     connected(socket);
     if (exchange_proofs(r, socket, deadline, purpose)) return socket;
+    wait_until(Deadline::after(std::min(pause, deadline.remaining())), [] { return false; });
     require(!deadline.expired(),
             "{} connects to {} and is cut off: what listens there is not {} of this job, or "
             "strangers connect to it faster than it can turn them away",
             who(), to_text(endpoints.front()), name_of_rank(r));
-    wait_until(Deadline::after(pause), [] { return false; });
   }
 }
 

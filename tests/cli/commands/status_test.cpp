@@ -59,7 +59,7 @@ TEST_CASE("status names each rank of a mesh, its call, and the rank that all wai
     const pid_t third = program.processes_of_rank(3).front();
 
     // Until a rank is looked at in a call.
-    const std::string running = status_with(", step ", first);
+    const std::string running = status_with(", step ", program.pid());
     CAPTURE(running);
     for (const char* name : {"rank 0 (dp=0,tp=0) ", "rank 1 (dp=0,tp=1) ", "rank 2 (dp=1,tp=0) ",
                              "rank 3 (dp=1,tp=1) "})
@@ -67,10 +67,12 @@ TEST_CASE("status names each rank of a mesh, its call, and the rank that all wai
     CHECK(std::regex_search(running, std::regex("all_reduce of .*, step [1-9] of [1-9]")));
 
     ::kill(third, SIGSTOP);
-    const std::string stopped = status_with("Look at rank 3: others wait for it", first);
+    const std::string stopped =
+        status_with("Look at rank 3 (dp=1,tp=1): others wait for it", first);
     CAPTURE(stopped);
-    CHECK(contains(stopped, fmt::format("rank 3   stopped: kill -CONT {} lets it go on\n", third)));
-    CHECK(contains(stopped, "; waits for rank 3\n"));
+    CHECK(contains(
+        stopped, fmt::format("rank 3 (dp=1,tp=1) stopped: kill -CONT {} lets it go on\n", third)));
+    CHECK(contains(stopped, "; waits for rank 3 (dp=1,tp=1)\n"));
     CHECK(std::filesystem::is_empty(folder.path()));  // no record is left
 
     // As figures: who waits for whom leads from every rank to the stopped one.
@@ -78,9 +80,11 @@ TEST_CASE("status names each rank of a mesh, its call, and the rank that all wai
         first, [](const Json& seen) { return seen.at("look_at") == Json::array({3}); });
     CAPTURE(figures.dump(2));
     CHECK(figures.at("ranks") == 4);
-    CHECK(figures.at("finding") == "Look at rank 3: others wait for it, and it waits for nobody.");
+    CHECK(figures.at("finding") ==
+          "Look at rank 3 (dp=1,tp=1): others wait for it, and it waits for nobody.");
     REQUIRE(figures.at("ranks_here").size() == 4);
-    const std::vector<std::string> names{"0 (dp=0,tp=0)", "1 (dp=0,tp=1)", "2 (dp=1,tp=0)", "3"};
+    const std::vector<std::string> names{"0 (dp=0,tp=0)", "1 (dp=0,tp=1)", "2 (dp=1,tp=0)",
+                                         "3 (dp=1,tp=1)"};
     for (int rank = 0; rank < 4; ++rank) {
       const Json& here = figures.at("ranks_here").at(static_cast<std::size_t>(rank));
       CHECK(here.at("rank") == rank);
@@ -114,7 +118,7 @@ TEST_CASE("status names each rank of a mesh, its call, and the rank that all wai
 TEST_CASE("status says of which process it knows no job") {
   const Outcome outcome = run_program({ringside_binary, "status", "1"});
   CHECK(outcome.exit_code == 1);
-  const bool known = contains(outcome.err, "process 1 is no rank of a job that runs") ||
+  const bool known = contains(outcome.err, "process 1 is neither a rank nor the launcher") ||
                      contains(outcome.err, "no job of yours runs on this machine");
   CHECK(known);
 }

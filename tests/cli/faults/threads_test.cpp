@@ -66,6 +66,17 @@ TEST_CASE("ranks that are threads end together where one cannot be started") {
         "limit on threads (ulimit -u) or memory (ulimit -v) reached?\n");
 }
 
+TEST_CASE("bench: ranks that are threads end together where one cannot be started") {
+  const auto outcome =
+      run_program(in_shell(no_threads, {ringside_binary, "bench", "all_reduce", "-n", "3",
+                                        "--bytes", "4B", "--backends", "threads"}));
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 1);
+  CHECK(contains(outcome.err, "cannot start a thread for rank 1 of 3: Resource temporarily "));
+  CHECK_FALSE(contains(outcome.err, "terminate"));
+  CHECK_FALSE(contains(outcome.err, "SIGABRT"));
+}
+
 TEST_CASE("threads of the loops that cannot be started are a sentence, not OpenMP's end") {
   const auto outcome = run_program(in_shell(
       no_threads, {ringside_binary, "train", "--threads", "2", "--steps", "1", "--batch", "2"}));

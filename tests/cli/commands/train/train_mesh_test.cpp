@@ -210,9 +210,12 @@ TEST_CASE("train: on a mesh every sentence names ranks by their numbers and coor
         CAPTURE(backend);
         CAPTURE(mesh);
         CAPTURE(signal);
+        Variables variables{{"RINGSIDE_TIMEOUT", "2"}, {"RINGSIDE_WARN_AFTER", "1"}};
+        if (std::string(backend) == "shm")  // a folder of the user's, beside one of the launcher's
+          variables["RINGSIDE_FLIGHT_DIR"] = training.path("flights").string();
         Program program(training.command(
                             {"--steps", "100000", "-n", "4", "--mesh", mesh, "--backend", backend}),
-                        {{"RINGSIDE_TIMEOUT", "2"}, {"RINGSIDE_WARN_AFTER", "1"}});
+                        variables);
         REQUIRE(program.wait_for("step      1/100000", Seconds(30)));
         for (const pid_t process : program.processes_of_rank(3)) ::kill(process, signal);
         const Outcome outcome = program.wait();

@@ -343,7 +343,10 @@ TEST_CASE("a changed checkpoint is refused by the name of what was changed") {
                       folder.string(), change));
     CHECK(outcome.survivors == "");
     const Outcome accepted = run_with(command, true);
-    CHECK(accepted.err == "");
+    CHECK(accepted.err ==
+          fmt::format("ringside: the checkpoint in {} was changed or damaged after it was saved "
+                      "({}): used as it is\n",
+                      folder.string(), change));
     CHECK(accepted.exit_code == 0);
     std::filesystem::remove_all(training.path("other"));
   };
@@ -352,6 +355,9 @@ TEST_CASE("a changed checkpoint is refused by the name of what was changed") {
   expect(resume, "config.json: \"rms_norm_eps\" is 0.1 and was 1e-05");
   expect(generate, "config.json: \"rms_norm_eps\" is 0.1 and was 1e-05");
   edit("config.json", "\"rms_norm_eps\": 1e-01", "\"rms_norm_eps\": 1e-05");
+  edit("model.safetensors", "rms_norm_eps\\\":1e-05", "rms_norm_eps\\\":1e-01");
+  expect(generate, "model.safetensors: metadata config");
+  edit("model.safetensors", "rms_norm_eps\\\":1e-01", "rms_norm_eps\\\":1e-05");
   edit("training-2.safetensors", "\"step\":\"2\"", "\"step\":\"1\"");
   expect(resume, "training-2.safetensors: metadata step");
   edit("training-2.safetensors", "\"step\":\"1\"", "\"step\":\"2\"");

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <latch>
 #include <memory>
+#include <thread>
 
 #include <sys/mman.h>
 
@@ -171,6 +173,26 @@ TEST_CASE("a server without the key that answers nothing ends a rank at its dead
   const auto expected = fmt::format(
       "rank 0 does not answer at 127.0.0.1:{} within 1 s: it hangs, or is not of this job", port);
   CHECK_THROWS_WITH_AS(connect_mesh(rank_info), expected.c_str(), Error);
+}
+
+TEST_CASE("a server that closes each connection is told apart from one that is not there") {
+  boost::asio::io_context io;
+  boost::asio::ip::tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
+  std::function<void()> accept = [&] {
+    acceptor.async_accept([&](auto, const boost::asio::ip::tcp::socket&) { accept(); });
+  };
+  accept();
+  std::thread server([&] { io.run(); });
+  const auto port = acceptor.local_endpoint().port();
+  RankInfo rank_info = rank_info_of(1, 2, port);
+  rank_info.connect_timeout = Seconds(1);
+  const auto expected = fmt::format(
+      "rank 1 connects to 127.0.0.1:{} and is cut off: what listens there is not rank 0 of this "
+      "job, or strangers connect to it faster than it can turn them away",
+      port);
+  CHECK_THROWS_WITH_AS(connect_mesh(rank_info), expected.c_str(), Error);
+  io.stop();
+  server.join();
 }
 
 TEST_CASE("an impossible answer of a rank 0 with the key cannot hang a rank or cost it memory") {
