@@ -117,11 +117,13 @@ MachineCosts built_in_costs(std::string_view transport) {
       .per_byte = {
           {0.2e-9, 0.08e-9, 0.02e-9}, {0.33e-9, 0.16e-9, 0.025e-9}, {1.0e-9, 0.4e-9, 0.08e-9}}};
   if (transport == "shm")
-    costs = {
-        .common = {.alpha = 0.6e-6, .overhead = 0.5e-6, .turn = 1.9e-6, .slice_bytes = 128 * 1024},
-        .per_byte = {{0.14e-9, 0.06e-9, 0.02e-9},
-                     {0.17e-9, 0.09e-9, 0.025e-9},
-                     {0.55e-9, 0.22e-9, 0.08e-9}}};
+    costs = {.common = {.alpha = 0.46e-6,
+                        .overhead = 0.44e-6,
+                        .turn = 1.5e-6,
+                        .slice_bytes = 128 * 1024},
+             .per_byte = {{0.077e-9, 0.066e-9, 0.02e-9},
+                          {0.075e-9, 0.042e-9, 0.025e-9},
+                          {0.17e-9, 0.084e-9, 0.05e-9}}};
   if (transport == "shm") costs.common.announced_bytes = announced_bytes_in_a_round;
   if (transport == "threads")
     costs = {
