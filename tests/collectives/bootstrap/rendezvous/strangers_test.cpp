@@ -257,7 +257,7 @@ TEST_CASE("half a refusal after the table ends a rank at its deadline") {
     for (int n = 0; n < 2; ++n) accept_with_key(acceptor, "test");
     ended.wait();
   });
-  CHECK(outcomes[1] == "rank 0 has not brought the ranks together within 5 s");
+  CHECK(outcomes[1] == "rank 0 has not brought the ranks together within 6 s");
 }
 
 TEST_CASE("thousands of strangers cost one line and the job goes on") {
