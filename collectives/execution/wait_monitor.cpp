@@ -152,10 +152,10 @@ void WaitMonitor::time_out() {
   }
   auto positions = control_.positions(1.2 * Position::every);
   positions[rank()] = position();
+  positions[rank()].heard = Clock::now();
   const Wait wait = wait_at_fault(positions);
   const Position& awaited = positions[wait.peer];
-  if (wait.peer != rank() && awaited.recent() && awaited.connects() &&
-      !awaited.is_past(positions[wait.rank].sequence)) {
+  if (awaited.recent() && awaited.connects() && !awaited.is_past(positions[wait.rank].sequence)) {
     wait_start_ = Clock::now();
     return;
   }
@@ -187,8 +187,8 @@ WaitMonitor::Wait WaitMonitor::wait_at_fault(const std::vector<Position>& positi
   for (; !passed[r]; r = waits_for(r)) {
     passed[r] = true;
     const Position& next = positions[waits_for(r)];
-    const bool silent = waits_for(r) != rank() && (!next.recent() || next.left || next.connects());
-    if (silent || (same_calls && next.is_past(positions[r].sequence))) return {r, waits_for(r)};
+    const bool waits = next.recent() && !next.left && !next.connects();
+    if (!waits || (same_calls && next.is_past(positions[r].sequence))) return {r, waits_for(r)};
   }
   int behind = r;
   if (same_calls)
