@@ -224,10 +224,8 @@ ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& rank_i
   return over(backend, rank_info, group_options_from_environment());
 }
 
-ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& given,
+ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& rank_info,
                                 const GroupOptions& options) {
-  RankInfo rank_info = given;
-  rank_info.backend = backend;
   require(backend == "auto" || backend == "tcp" || backend == "shm",
           "there is no backend '{}' to connect ranks with: take auto, tcp or shm", backend);
   if (backend == "shm") return over(connect_shm(rank_info), options, 1);

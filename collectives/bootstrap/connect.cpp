@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "base/error.hpp"
+#include "collectives/bootstrap/exchange.hpp"
 #include "collectives/bootstrap/network_interface.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/bootstrap/share_segments.hpp"
@@ -91,13 +92,13 @@ class SocketSubGroupConnector final : public SubGroupConnector {
 
   Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
                       const std::function<void()>& check) override {
-    const auto [rank_info, mesh] = meet(name, rank, members, check);
+    const auto [rank_info, mesh] = meet(name, rank, members, check, rank_info_.backend);
     return collectives::connect(rank_info, std::move(*mesh), choice_);
   }
 
   Streams connect_streams(const std::string& name, int rank, const std::vector<Endpoint>& members,
                           const std::function<void()>& check) override {
-    const auto [rank_info, mesh] = meet(name, rank, members, check);
+    const auto [rank_info, mesh] = meet(name, rank, members, check, "tcp");
     std::unique_ptr<ControlChannel> control = control_over(rank, *mesh);
     return {data_sockets(*mesh), std::move(control), job_number(rank_info.job_key)};
   }
@@ -108,11 +109,12 @@ class SocketSubGroupConnector final : public SubGroupConnector {
     std::unique_ptr<Mesh> mesh;
   };
   Met meet(const std::string& name, int rank, const std::vector<Endpoint>& members,
-           const std::function<void()>& check) {
+           const std::function<void()>& check, const std::string& backend) {
     require(listener_.has_value(), "a rank must listen before it connects a sub-group");
     RankInfo rank_info = rank_info_;
     rank_info.rank = rank;
     rank_info.size = static_cast<int>(members.size());
+    rank_info.backend = backend;
     rank_info.job_key += "/" + name;  // so that no rank of another sub-group is let in
     std::vector<Address> addresses = addresses_of(members);
     rank_info.local_size = std::max(rank_info.local_size, members_on_host_of(addresses, own_));
@@ -132,13 +134,22 @@ std::unique_ptr<Transport> over_tcp(const RankInfo& rank_info, Mesh& mesh) {
   return make_tcp_transport(rank_info.rank, job_number(rank_info.job_key), data_sockets(mesh));
 }
 
-// Leaves the mesh as it is if it throws CannotShare.
+// The control connections are as they were if it throws CannotShare.
 std::unique_ptr<Transport> over_shm(const RankInfo& rank_info, Mesh& mesh,
                                     const ShmOptions& options) {
   const ShmLayout layout = shm_layout(options, rank_info.size);
   const bool crowded = rank_info.local_size > static_cast<int>(std::thread::hardware_concurrency());
   return make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
                             share_segments(rank_info, mesh, layout), crowded);
+}
+
+// Connects ranks a second time, with sockets for data: they cannot share memory after all.
+Mesh connect_for_data(RankInfo rank_info, Mesh& mesh) {
+  rank_info.backend = "tcp";
+  Listener listener(mesh.addresses[rank_info.rank]);
+  const auto addresses = exchange(mesh, rank_info.rank, listener.address(),
+                                  Deadline::after(rank_info.connect_timeout));
+  return listener.connect_mesh(rank_info, addresses, mesh.names, [] {});
 }
 
 std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh,
@@ -150,6 +161,7 @@ std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh
   } catch (const CannotShare& reason) {  // thrown on every rank, or on none
     if (rank_info.rank == 0)
       fmt::print(stderr, "ringside: {}. The ranks use TCP instead.\n", reason.what());
+    mesh = connect_for_data(rank_info, mesh);
     return over_tcp(rank_info, mesh);
   }
 }
@@ -162,17 +174,21 @@ Connections connect(const RankInfo& rank_info, Mesh mesh, const Choice& choice) 
 
 }  // namespace
 
-Connections connect_tcp(const RankInfo& rank_info) {
+Connections connect_tcp(RankInfo rank_info) {
+  rank_info.backend = "tcp";
   return connect(rank_info, connect_mesh(rank_info), {.tcp = true});
 }
 
-Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options) {
+Connections connect_shm(RankInfo rank_info, const ShmOptions& options) {
+  rank_info.backend = "shm";
   shm_layout(options, rank_info.size);  // wrong options are an Error before anybody waits
   return connect(rank_info, connect_mesh(rank_info), {.shm = true, .options = options});
 }
 
-Connections connect_automatic(const RankInfo& rank_info) {
-  return connect(rank_info, connect_mesh(rank_info), {.tcp = true, .shm = true});
+Connections connect_automatic(RankInfo rank_info, const ShmOptions& options) {
+  rank_info.backend = "auto";
+  return connect(rank_info, connect_mesh(rank_info),
+                 {.tcp = true, .shm = true, .options = options});
 }
 
 std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,

@@ -1,7 +1,7 @@
 // Connects a rank with the others of its job, by one of the transports.
 //
 // Each function but connect_threads() finds the other ranks as rendezvous.hpp describes, and throws
-// the Errors of connect_mesh().
+// the Errors of connect_mesh(). connect_tcp() and its like set rank_info.backend.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace ringside::collectives {
 
-Connections connect_tcp(const RankInfo& rank_info);
+Connections connect_tcp(RankInfo rank_info);
 
 // For ranks of one host. Throws also the Errors of share_segments.hpp.
-Connections connect_shm(const RankInfo& rank_info, const ShmOptions& options = {});
+Connections connect_shm(RankInfo rank_info, const ShmOptions& options = {});
 
 // Shared memory if all ranks run on one host, otherwise TCP. Sub-groups choose in the same way: in
 // a job on two hosts, the ranks of one host share memory among themselves. Where memory cannot be
 // shared (each rank in a container of its own), rank 0 says so on stderr, and all use TCP.
-Connections connect_automatic(const RankInfo& rank_info);
+Connections connect_automatic(RankInfo rank_info, const ShmOptions& options = {});
 
 // For ranks that tell each other where they listen by a channel of their own, and need no rank 0 to
 // meet at: each listens, and then connects with the endpoints of all. This rank is reached at

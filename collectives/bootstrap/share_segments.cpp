@@ -2,17 +2,12 @@
 
 #include <cstring>
 
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/write.hpp>
-
 #include "base/error.hpp"
+#include "collectives/bootstrap/exchange.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 
 namespace ringside::collectives {
 namespace {
-
-namespace asio = boost::asio;
-using boost::system::error_code;
 
 // The first round: each rank tells every other where its segment is, or why it has none.
 struct Introduction {
@@ -37,30 +32,6 @@ void put(char (&text)[n], const std::string& from) {
 template <std::size_t n>
 std::string get(const char (&text)[n]) {
   return std::string(text, ::strnlen(text, n));
-}
-
-// Sends `mine` to every rank. Returns what the ranks sent: element r comes from rank r. Each is
-// short enough for the kernel's buffer, so all can send first.
-template <class T>
-std::vector<T> exchange(Mesh& mesh, int rank, const T& mine, const Deadline& deadline) {
-  constexpr std::string_view gone = "rank {} went away while the ranks were sharing memory ({})";
-  const int size = static_cast<int>(mesh.data.size());
-  std::vector<T> all(size, mine);
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    error_code error;
-    asio::write(*mesh.data[r], asio::buffer(&mine, sizeof mine), error);
-    require(!error, gone, mesh.names(r), error.message());
-  }
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    const auto error =
-        read_all(*mesh.io, *mesh.data[r], asio::buffer(&all[r], sizeof(T)), deadline);
-    require(error != asio::error::timed_out, "rank {} did not share its memory within {:.0f} s",
-            mesh.names(r), deadline.total().count());
-    require(!error, gone, mesh.names(r), error.message());
-  }
-  return all;
 }
 
 template <class T>

@@ -16,10 +16,9 @@ class CannotShare : public Error {
   using Error::Error;
 };
 
-// Returns the segments of all ranks. Uses the mesh's data connections, which may be closed
-// afterwards; one deadline of rank_info.connect_timeout holds for all. Throws CannotShare if a rank
-// lacks the memory, runs on another host or in another container, or has another layout; Error if a
-// rank has died.
+// Returns the segments of all ranks, which learn of them by the control connections; one deadline
+// of rank_info.connect_timeout holds for all. Throws CannotShare if a rank lacks the memory, runs
+// on another host or in another container, or has another layout; Error if a rank has died.
 std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
                                           const ShmLayout& layout);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <vector>
 
 #include "base/error.hpp"
@@ -67,18 +68,32 @@ bool AlgorithmSelection::may_announce(const Kind& kind) const {
 
 const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
   if (may_announce(kind)) return find_algorithm(kind.collective, "one_shot");
-  const std::vector<const Algorithm*> candidates = algorithms_to_select(kind.collective);
-  if (candidates.size() == 1) return *candidates.front();
+  const std::vector<const Algorithm*> algorithms = algorithms_to_select(kind.collective);
+  if (algorithms.size() == 1) return *algorithms.front();
 
   const std::uint64_t middle =
       kind.size_class == 0 ? 0 : (std::uint64_t{3} << (kind.size_class - 1)) / 2;
-  std::vector<double> seconds;
-  for (const Algorithm* candidate : candidates)
-    seconds.push_back(costs_->seconds_of(*candidate, kind.size, middle));
-  const double good_enough = *std::min_element(seconds.begin(), seconds.end()) * tolerance;
-  const auto first =
-      std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= good_enough; });
-  return *candidates[static_cast<std::size_t>(first - seconds.begin())];
+  struct Candidate {
+    const Algorithm* algorithm;
+    double least = 0, seconds = std::numeric_limits<double>::infinity();
+  };
+  std::vector<Candidate> candidates;
+  std::vector<Candidate*> by_least;
+  for (const Algorithm* algorithm : algorithms)
+    candidates.push_back({algorithm, costs_->least_seconds_of(*algorithm, kind.size, middle)});
+  for (Candidate& candidate : candidates) by_least.push_back(&candidate);
+  std::sort(by_least.begin(), by_least.end(),
+            [](const Candidate* a, const Candidate* b) { return a->least < b->least; });
+  // A walk takes long with many ranks, so only those are walked that may be good enough.
+  double good_enough = std::numeric_limits<double>::infinity();
+  for (Candidate* candidate : by_least) {
+    if (candidate->least > good_enough) break;
+    candidate->seconds = costs_->seconds_of(*candidate->algorithm, kind.size, middle);
+    good_enough = std::min(good_enough, candidate->seconds * tolerance);
+  }
+  return *std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+            return candidate.seconds <= good_enough;
+          })->algorithm;
 }
 
 }  // namespace ringside::collectives

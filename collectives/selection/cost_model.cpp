@@ -273,6 +273,36 @@ Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks,
   return Walk(schedules, chunks, element_bytes, parameters).run();
 }
 
+double least_seconds(const std::vector<Schedule>& schedules, const Chunks& chunks,
+                     std::size_t element_bytes, const CostParameters& parameters) {
+  double busiest = 0, work = 0;
+  for (int rank = 0; rank < static_cast<int>(schedules.size()); ++rank) {
+    double out = 0, in = 0;  // seconds in which the ports of this rank are busy
+    const auto bytes_of = [&](ChunkRange range) {
+      return static_cast<double>(chunks.size(range) * element_bytes);
+    };
+    const auto overhead_of = [&](double bytes) {
+      const auto slice = static_cast<double>(parameters.slice_bytes);
+      return parameters.overhead * (slice > 0 ? std::max(1.0, bytes / slice) : 1);
+    };
+    for (const Step& step : schedules[rank].steps) {
+      if (step.send && step.send->to != rank) {
+        const double bytes = bytes_of(step.send->chunks), overhead = overhead_of(bytes);
+        out += overhead + bytes * parameters.beta;
+        work += 2 * (overhead + bytes * parameters.copy);
+      }
+      if (!step.receive) continue;
+      const double bytes = bytes_of(step.receive->chunks);
+      const double adding = step.receive->action == Action::add ? bytes * parameters.gamma : 0;
+      if (step.receive->from != rank) in += overhead_of(bytes) + bytes * parameters.beta;
+      in += adding;
+      work += adding;
+    }
+    busiest = std::max({busiest, out, in});
+  }
+  return parameters.cores > 0 ? std::max(busiest, work / parameters.cores) : busiest;
+}
+
 Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
              const CostParameters& parameters) {
   const std::vector<Schedule> schedules = make_schedules(algorithm, size);
@@ -282,6 +312,14 @@ Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
 double MachineCosts::seconds_of(const Algorithm& algorithm, int ranks,
                                 std::uint64_t buffer_bytes) const {
   return cost_of(algorithm, ranks, buffer_bytes, at(buffer_bytes)).seconds *
+         correction(algorithm, ranks, buffer_bytes);
+}
+
+double MachineCosts::least_seconds_of(const Algorithm& algorithm, int ranks,
+                                      std::uint64_t buffer_bytes) const {
+  const std::vector<Schedule> schedules = make_schedules(algorithm, ranks);
+  return least_seconds(schedules, Chunks::even(buffer_bytes, schedules[0].chunks), 1,
+                       at(buffer_bytes)) *
          correction(algorithm, ranks, buffer_bytes);
 }
 

@@ -227,9 +227,9 @@ TEST_CASE("a rank that may not open enough files says so and what to do") {
       const auto outcome = run_program({"bash", "-c", script});
       CAPTURE(outcome.err);
       const std::string limited = fmt::format(
-          "rank 1 may not have more than {} files and connections open, and needs two connections "
-          "to every "
-          "other rank and a few files: raise the limit (ulimit -n 4096), or use fewer ranks\n",
+          "rank 1 may not have more than {} files and connections open, and needs up to two "
+          "connections to every other rank and a few files: raise the limit (ulimit -n 4096), or "
+          "use fewer ranks\n",
           limit);
       CHECK(outcome.err == limited);
       CHECK(!outcome.timed_out);

@@ -120,18 +120,24 @@ bool MeshBuilder::exchange_proofs(int r, tcp::socket& socket, const Deadline& de
   return !error;
 }
 
+// Ranks that share memory send nothing through these sockets.
+bool MeshBuilder::needs_data() const {
+  const bool may_share = rank_info_.backend == "auto" || rank_info_.backend == "shm";
+  return !may_share || !mesh_.on_one_host();
+}
+
 void MeshBuilder::connect_all() {
+  const bool data = needs_data();
   const Deadline deadline = Deadline::after(rank_info_.connect_timeout);
   for (int r = 0; r < rank_info_.rank; ++r) {
     const std::string whom = name_of_rank(r) + " has come and gone: it";
-    for (const auto purpose : {Handshake::data, Handshake::control}) {
-      auto& socket = purpose == Handshake::data ? mesh_.data[r] : mesh_.control[r];
-      socket = connect(r, {endpoint_of(addresses()[r])}, deadline, whom, purpose);
-    }
+    const std::vector<tcp::endpoint> there = {endpoint_of(addresses()[r])};
+    if (data) mesh_.data[r] = connect(r, there, deadline, whom, Handshake::data);
+    mesh_.control[r] = connect(r, there, deadline, whom, Handshake::control);
   }
-  const auto first_missing = [this] {
+  const auto first_missing = [&] {
     int r = rank_info_.rank + 1;
-    while (r < rank_info_.size && mesh_.data[r] && mesh_.control[r]) ++r;
+    while (r < rank_info_.size && (mesh_.data[r] || !data) && mesh_.control[r]) ++r;
     return r;
   };
   const Deadline patience = Deadline::after(deadline.remaining() + extra_time);

@@ -24,7 +24,7 @@
 namespace ringside::collectives {
 
 // Element r of each list belongs to rank r; the elements of this rank itself are empty in `data`
-// and `control`.
+// and `control`. All elements of `data` are empty where ranks of one host may share memory.
 struct Mesh {
   using Socket = boost::asio::ip::tcp::socket;
   std::unique_ptr<boost::asio::io_context> io;  // must outlive the sockets
@@ -36,8 +36,8 @@ struct Mesh {
   bool on_one_host() const;
 };
 
-// Makes the connections of one rank: it connects twice to each rank below it (data, control), and
-// accepts from each above.
+// Makes the connections of one rank: it connects to each rank below it, and accepts from each
+// above.
 class MeshBuilder {
  public:
   using Socket = Mesh::Socket;
@@ -91,6 +91,7 @@ class MeshBuilder {
 
  private:
   void welcome(const Handshake& handshake, Socket socket);
+  bool needs_data() const;
   std::string name_of_rank(int r) const { return "rank " + mesh_.names(r); }
   bool exchange_proofs(int r, Socket& socket, const Deadline& deadline, Handshake::Purpose purpose);
 

@@ -90,6 +90,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("the selection is the first in the catalogue that is within 5 % of the cheapest") {
+  MachineCosts crowded = network(1000);
+  crowded.common.cores = 2;
+  crowded.common.turn = 1e-6;
+  for (auto& per_byte : crowded.per_byte) per_byte.copy = per_byte.beta / 2;
+  for (const MachineCosts& costs : {network(100), network(10000), crowded})
+    for (const Collective collective : all_collectives)
+      for (const int size : {2, 3, 5, 8, 12})
+        for (int size_class = 0; size_class < 28; size_class += 3) {
+          const std::uint64_t least = size_class == 0 ? 0 : std::uint64_t{1} << (size_class - 1);
+          const auto candidates = algorithms_to_select(collective);
+          std::vector<double> seconds;
+          for (const Algorithm* each : candidates)
+            seconds.push_back(costs.seconds_of(*each, size, least + least / 2));
+          const double enough = 1.05 * *std::min_element(seconds.begin(), seconds.end());
+          const auto first =
+              std::find_if(seconds.begin(), seconds.end(), [&](double s) { return s <= enough; });
+          INFO(name_of(collective), " of ", least, " bytes on ", size, " ranks");
+          CHECK(by(costs).choose(collective, least, DataType::uint8, size).name ==
+                candidates[static_cast<std::size_t>(first - seconds.begin())]->name);
+        }
+}
+
 TEST_CASE("costlier messages move the change of the selection to larger buffers") {
   const auto turning_point = [](double bytes_per_message) {
     const AlgorithmSelection selection = by(network(bytes_per_message));

@@ -236,6 +236,30 @@ TEST_CASE("the cost of all algorithms for 64 ranks takes seconds of a processor 
   CHECK(broadcast("chain") < broadcast("binomial") / 2);  // still a pipeline
 }
 
+TEST_CASE("the bound is at most the cost, and the cost where no message waits for another") {
+  CostParameters crowded = hockney;
+  crowded.overhead = alpha / 5;
+  crowded.copy = 2e-10;
+  crowded.turn = alpha;
+  crowded.cores = 2;
+  CostParameters sliced = crowded;
+  sliced.slice_bytes = 4096;
+  for (const CostParameters& parameters : {hockney, crowded, sliced})
+    for (const Algorithm& algorithm : all_algorithms())
+      for (const int size : {2, 3, 4, 7, 16})
+        for (const std::uint64_t bytes : {0, 1, 1000, 1'000'003, 100'000'000}) {
+          const auto schedules = make_schedules(algorithm, size);
+          const auto chunks = Chunks::even(bytes, schedules[0].chunks);
+          const double least = least_seconds(schedules, chunks, 1, parameters);
+          INFO(algorithm.title(), ", ", size, " ranks, ", bytes, " bytes");
+          CHECK(least > 0);
+          CHECK(least <= cost_of(schedules, chunks, 1, parameters).seconds * (1 + 1e-9));
+        }
+  const auto ring = make_schedules(find_algorithm(Collective::all_reduce, "ring"), 4);
+  CHECK(least_seconds(ring, Chunks::even(4000, 4), 1, hockney) ==
+        about(seconds(Collective::all_reduce, "ring", 4, 4000)));
+}
+
 TEST_CASE("schedules that wait for a message that is never sent are an error") {
   std::vector<Schedule> schedules =
       make_schedules(find_algorithm(Collective::all_reduce, "ring"), 3);

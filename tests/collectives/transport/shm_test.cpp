@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
@@ -130,6 +131,44 @@ TEST_CASE("pieces under way do not overlap in their room") {
         require(seen == static_cast<std::byte>(done), "message {} is not what was sent", done);
       transport.release();
       ++done;
+    }
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
+}
+
+TEST_CASE("ranks of one host that cannot share memory after all use TCP, also in sub-groups") {
+  for (const int size : {2, 3, 4}) {
+    CAPTURE(size);
+    const auto port = free_port();
+    const auto outcomes = on_threads(size, [&](int rank) {
+      const ShmOptions another_layout_on_rank_1{.slots = rank == 1 ? 8u : 4u};
+      ProcessGroup group(make_schedule_backend(
+          connect_automatic(rank_info_of(rank, size, port), another_layout_on_rank_1)));
+      require(group.backend_name() == "tcp", "the ranks are connected by {}", group.backend_name());
+      ProcessGroup half = group.split(rank % 2);
+      std::vector<float> x(100'000, static_cast<float>(rank + 1)), y = x;
+      group.all_reduce(std::span(x));
+      half.all_reduce(std::span(y));
+      float sum = 0, sum_of_half = 0;
+      for (int r = 0; r < size; ++r) sum += static_cast<float>(r + 1);
+      for (int r = rank % 2; r < size; r += 2) sum_of_half += static_cast<float>(r + 1);
+      require(x[99'999] == sum, "the sum is {}, not {}", x[99'999], sum);
+      require(y[99'999] == sum_of_half, "in half it is {}, not {}", y[99'999], sum_of_half);
+      group.finish();
+    });
+    for (const auto& outcome : outcomes) CHECK(outcome == "");
+  }
+}
+
+TEST_CASE("ranks that share memory have no sockets for data") {
+  const auto port = free_port();
+  const auto outcomes = on_threads(3, [&](int rank) {
+    RankInfo rank_info = rank_info_of(rank, 3, port);
+    rank_info.backend = "auto";
+    const Mesh mesh = connect_mesh(rank_info);
+    for (int r = 0; r < 3; ++r) {
+      require(!mesh.data[r], "there is a data connection to rank {}", r);
+      require(r == rank || mesh.control[r], "there is no control connection to rank {}", r);
     }
   });
   for (const auto& outcome : outcomes) CHECK(outcome == "");
