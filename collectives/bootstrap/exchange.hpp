@@ -33,8 +33,8 @@ std::vector<T> exchange(Mesh& mesh, int rank, const T& mine, const Deadline& dea
     const auto error =
         read_all(*mesh.io, *mesh.control[r], boost::asio::buffer(&all[r], sizeof(T)), deadline);
     require(error != boost::asio::error::timed_out,
-            "rank {} is connected, but did not say how to reach it within {:.0f} s",
-            mesh.names(r), deadline.total().count());
+            "rank {} is connected, but did not say how to reach it within {:.0f} s", mesh.names(r),
+            deadline.total().count());
     require(!error, gone, mesh.names(r), error.message());
   }
   return all;

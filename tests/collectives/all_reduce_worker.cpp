@@ -1,12 +1,15 @@
 // A rank for the tests of failures: it joins the job that its environment names, prints "ready",
-// and repeats all-reduces of COUNT floats until it is killed or a call fails.
+// and repeats all-reduces of COUNT floats until it is killed, or a call fails, or a sum is wrong.
 //
 //   all_reduce_worker COUNT [tcp|shm]
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
 
@@ -20,7 +23,13 @@ int main(int argc, char** argv) {
     group.barrier();
     std::printf("ready\n");
     std::fflush(stdout);
-    for (;;) group.all_reduce(std::span(x), ringside::collectives::ReduceOp::avg);
+    const int p = group.size();
+    const auto right = static_cast<float>(p * (p + 1) / 2);
+    for (;;) {
+      std::fill(x.begin(), x.end(), static_cast<float>(group.rank() + 1));
+      group.all_reduce(std::span(x));
+      ringside::require(std::count(x.begin(), x.end(), right) == std::ssize(x), "a wrong sum");
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
