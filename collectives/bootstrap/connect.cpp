@@ -143,8 +143,8 @@ std::unique_ptr<Transport> over_shm(const RankInfo& rank_info, Mesh& mesh,
                             share_segments(rank_info, mesh, layout), crowded);
 }
 
-// Connects ranks a second time, with sockets for data: they cannot share memory after all.
-Mesh connect_for_data(RankInfo rank_info, Mesh& mesh) {
+// Connects the ranks of `mesh` again, with sockets for data: they cannot share memory after all.
+Mesh connect_for_data(RankInfo rank_info, Mesh mesh) {
   rank_info.backend = "tcp";
   Listener listener(mesh.addresses[rank_info.rank]);
   const auto addresses = exchange(mesh, rank_info.rank, listener.address(),
@@ -161,7 +161,7 @@ std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh
   } catch (const CannotShare& reason) {  // thrown on every rank, or on none
     if (rank_info.rank == 0)
       fmt::print(stderr, "ringside: {}. The ranks use TCP instead.\n", reason.what());
-    mesh = connect_for_data(rank_info, mesh);
+    mesh = connect_for_data(rank_info, std::move(mesh));
     return over_tcp(rank_info, mesh);
   }
 }
