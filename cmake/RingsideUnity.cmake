@@ -22,26 +22,19 @@ set(stand_alone
   collectives/transport/tcp.cpp
   ddp/bucketed.cpp
   zero/stage3_parameters.cpp)
-# These use a name of another source of their folder: a helper, a test's fixture. Each bench has its
-# own `Arguments` (ringside_stands_alone), and kernels stand alone so that what the compiler makes of one
-# does not depend on others. A student's program links some of planning/, but not transformer/, which
-# others of planning/ use.
+# These use a name of another source of their folder: a helper, a test's fixture. Kernels stand alone so that
+# what the compiler makes of one does not depend on others (ringside_stands_alone). A student's program links
+# some of planning/, but not transformer/, which others of planning/ use.
 list(APPEND stand_alone
   autograd/ops/reduce.cpp
+  cli/commands/account.cpp
+  cli/pictures/lanes.cpp
+  cli/pictures/player/player_data.cpp
   collectives/bootstrap/rendezvous/mesh.cpp
   collectives/exchange/msccl_export.cpp
   collectives/exchange/msccl_xml.cpp
   collectives/exchange/network.cpp
   collectives/simulation/fiber.cpp
-  transformer/tokenizer/bpe_trainer.cpp
-  transformer/tokenizer/tokenizer_file.cpp
-  cli/commands/account.cpp
-  cli/commands/step/context.cpp
-  cli/bench/plot.cpp
-  cli/bench/report.cpp
-  cli/pictures/lanes.cpp
-  cli/pictures/player/player_data.cpp
-  cli/pictures/schedule/tensor_block.cpp
   exercises/judge/ddp/order_of_calls.cpp
   tests/autograd/engine/deferred_gradients_test.cpp
   tests/autograd/ops/ops_test.cpp
@@ -55,13 +48,14 @@ list(APPEND stand_alone
   tests/parallel/differentiable_test.cpp
   tests/parallel/tensor/linear_test.cpp
   tests/parallel/tensor/vocabulary_test.cpp
+  tests/planning/congestion_test.cpp
   tests/planning/memory_test.cpp
   tests/planning/simulation_test.cpp
-  tests/planning/congestion_test.cpp
   tests/planning/topology_test.cpp
   tests/training/trainer_test.cpp
   tests/transformer/checkpoint/safetensors_test.cpp
-  tests/transformer/inference/generation_test.cpp)
+  tests/transformer/inference/generation_test.cpp
+  transformer/tokenizer/tokenizer_file.cpp)
 file(GLOB descriptions CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/exercises/*/exercise.json)
 foreach(description ${PROJECT_SOURCE_DIR}/exercises/clinic/bugs.json ${descriptions})
   file(READ ${description} text)
@@ -78,7 +72,7 @@ list(FILTER edited_headers INCLUDE REGEX "/.*[.]hpp$")
 # ringside_stands_alone(SOURCE RESULT): SOURCE is relative to the root of the project.
 function(ringside_stands_alone source result)
   set(${result} FALSE PARENT_SCOPE)
-  if(source IN_LIST stand_alone OR source MATCHES "^(cli/commands/bench|autograd/kernels|planning/formulas)/" OR
+  if(source IN_LIST stand_alone OR source MATCHES "^(autograd/kernels|planning/formulas)/" OR
      source MATCHES "^planning/[^/]+$")
     set(${result} TRUE PARENT_SCOPE)
   elseif(NOT source MATCHES "^(tests|exercises)/")

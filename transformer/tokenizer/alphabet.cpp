@@ -17,7 +17,7 @@ struct Letters {
   std::array<std::int16_t, 256 + others> to_byte{};  // by code point; -1: not a letter
 };
 
-constexpr Letters letters = [] {
+constexpr Letters alphabet = [] {
   Letters made;
   made.to_byte.fill(-1);
   std::uint16_t next = 256;
@@ -34,7 +34,7 @@ std::string to_letters(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
     // Letters are below 0x800, so each takes one or two bytes of UTF-8.
-    const std::uint16_t letter = letters.of_byte[static_cast<std::uint8_t>(byte)];
+    const std::uint16_t letter = alphabet.of_byte[static_cast<std::uint8_t>(byte)];
     if (letter < 0x80) {
       text += static_cast<char>(letter);
     } else {
@@ -53,8 +53,8 @@ std::optional<std::string> from_letters(std::string_view text) {
       if ((letter & 0xe0) != 0xc0 || i + 1 == text.size()) return std::nullopt;
       letter = (letter & 0x1f) << 6 | (static_cast<std::uint8_t>(text[++i]) & 0x3f);
     }
-    if (letter >= letters.to_byte.size() || letters.to_byte[letter] < 0) return std::nullopt;
-    bytes += static_cast<char>(letters.to_byte[letter]);
+    if (letter >= alphabet.to_byte.size() || alphabet.to_byte[letter] < 0) return std::nullopt;
+    bytes += static_cast<char>(alphabet.to_byte[letter]);
   }
   return bytes;
 }
@@ -62,8 +62,9 @@ std::optional<std::string> from_letters(std::string_view text) {
 std::array<std::uint8_t, 256> bytes_in_order_of_letters() {
   std::array<std::uint8_t, 256> bytes{};
   std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
-  std::sort(bytes.begin(), bytes.end(),
-            [](std::uint8_t a, std::uint8_t b) { return letters.of_byte[a] < letters.of_byte[b]; });
+  std::sort(bytes.begin(), bytes.end(), [](std::uint8_t a, std::uint8_t b) {
+    return alphabet.of_byte[a] < alphabet.of_byte[b];
+  });
   return bytes;
 }
 

@@ -21,11 +21,11 @@ struct Link {
 };
 
 // A pair that could be merged when it entered the queue.
-struct Candidate {
+struct NextMerge {
   std::uint32_t rank;
   std::int32_t position;  // of its left token
   std::int32_t merged;
-  bool operator>(const Candidate& other) const {
+  bool operator>(const NextMerge& other) const {
     return rank != other.rank ? rank > other.rank : position > other.position;
   }
 };
@@ -51,7 +51,7 @@ void Merges::apply(std::vector<std::int32_t>& tokens) const {
   for (std::int32_t i = 0; i < size; ++i)
     links.push_back({tokens[i], i - 1, i + 1 < size ? i + 1 : -1});
 
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  std::priority_queue<NextMerge, std::vector<NextMerge>, std::greater<>> queue;
   const auto consider = [&](std::int32_t position) {
     if (position < 0 || links[position].next < 0) return;
     const Merge* merge = find(links[position].token, links[links[position].next].token);
@@ -60,7 +60,7 @@ void Merges::apply(std::vector<std::int32_t>& tokens) const {
   for (std::int32_t i = 0; i + 1 < size; ++i) consider(i);
 
   while (!queue.empty()) {
-    const Candidate best = queue.top();
+    const NextMerge best = queue.top();
     queue.pop();
     Link& left = links[best.position];
     if (left.token < 0 || left.next < 0) continue;

@@ -28,7 +28,7 @@ namespace {
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
-struct Arguments : StepArguments {
+struct DdpArguments : StepArguments {
   std::vector<std::string> strategies{"naive", "flat", "overlap", "bucketed"};
   std::string svg, report;
   std::vector<double> buckets;  // empty: chosen for the model
@@ -37,7 +37,7 @@ struct Arguments : StepArguments {
 constexpr std::size_t sizes_measured = 4;  // of those that are chosen
 
 // What to measure. The step without communication is first; it is the same for all backends.
-std::vector<StrategyName> names_of(const Arguments& args, const std::vector<double>& buckets) {
+std::vector<StrategyName> names_of(const DdpArguments& args, const std::vector<double>& buckets) {
   std::vector<StrategyName> names{{"none", {}, 0}};
   for (std::size_t backend = 0; backend < args.backends.size(); ++backend) {
     for (const auto& strategy : args.strategies) {
@@ -127,7 +127,7 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
 
 // Measures backward without communication, and all-reduces over each group. Every rank must call
 // it, before the strategies are made.
-std::vector<ddp::BucketForecast> forecasts(const Arguments& args, std::span<ProcessGroup> groups,
+std::vector<ddp::BucketForecast> forecasts(const DdpArguments& args, std::span<ProcessGroup> groups,
                                            autograd::DType dtype, autograd::Device device) {
   const transformer::Model model(args.config(), dtype, device);
   const ddp::BackwardTimes times =
@@ -171,7 +171,7 @@ TracedStrategies trace_typical_steps(StepBench& bench, const std::vector<Strateg
   return traced;
 }
 
-void write_pictures(const Arguments& args, const DdpFigures& figures,
+void write_pictures(const DdpArguments& args, const DdpFigures& figures,
                     const TracedStrategies& traced) {
   if (!args.svg.empty()) {
     const std::string drawing = svg_file(figures.run.title(), {bucket_chart(figures)});
@@ -181,7 +181,7 @@ void write_pictures(const Arguments& args, const DdpFigures& figures,
     write_report(args.report, ddp_report(figures, traced), file_beside(args.json));
 }
 
-void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
+void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
   const autograd::DType dtype = autograd::dtype_named(args.dtype);
   const autograd::Device device = device_from(args.device, dtype);
   const std::vector<ddp::BucketForecast> forecast = forecasts(args, groups, dtype, device);
@@ -209,7 +209,7 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
   write_pictures(args, figures[0], traced);
 }
 
-void run(const Arguments& args) {
+void bench_ddp(const DdpArguments& args) {
   refuse_if(args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()),
             "--svg and --report show one backend: name one with --backend, or leave them out");
   const auto memory = [&](int ranks, autograd::Device device) {
@@ -229,7 +229,7 @@ void add_bench_ddp_command(CLI::App& bench) {
   const auto [option, args] = add_command(
       bench, "ddp",
       "Measure data-parallel strategies: the cost of communication, and how much of it is hidden",
-      run);
+      bench_ddp);
   add_strategies_options(option, args, args.strategies, true);
   add_dtype_option(option, args.dtype);
   option("--buckets MB,...", args.buckets,

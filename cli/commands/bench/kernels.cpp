@@ -25,7 +25,7 @@ using autograd::DeviceKernels;
 using autograd::DType;
 using autograd::Tensor;
 
-struct Arguments {
+struct KernelsArguments {
   DeviceOption device{.name = "cuda"};
   std::string dtype = "bf16", size = "256MB", json;
   std::int64_t width = 1024, vocabulary = 32000;
@@ -42,7 +42,7 @@ struct Row {
 class KernelsBench {
  public:
   // `take` gets each row as soon as it is measured.
-  KernelsBench(const Arguments& args, Device device, std::function<void(const Row&)> take)
+  KernelsBench(const KernelsArguments& args, Device device, std::function<void(const Row&)> take)
       : args_(args),
         take_(std::move(take)),
         device_(device),
@@ -203,7 +203,7 @@ class KernelsBench {
          [&] { kernels_.attention_backward(q, k, v, y, log_sums, dy, dq, dk, dv); });
   }
 
-  const Arguments& args_;
+  const KernelsArguments& args_;
   const std::function<void(const Row&)> take_;
   Device device_;
   const DeviceKernels& kernels_;
@@ -238,7 +238,7 @@ class Limits {
   double copy_ = 0, product_ = 0;
 };
 
-void run(const Arguments& args) {
+void bench_kernels(const KernelsArguments& args) {
   const Device device = device_from(args.device, autograd::dtype_named(args.dtype));
   refuse_if(device == Device::cpu,
             "bench kernels measures the kernels of a GPU: choose --device cuda or emulated");
@@ -265,8 +265,9 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_kernels_command(CLI::App& bench) {
-  const auto [option, args] = add_command(
-      bench, "kernels", "Measure the kernels of a GPU, beside copies and matrix products", run);
+  const auto [option, args] =
+      add_command(bench, "kernels",
+                  "Measure the kernels of a GPU, beside copies and matrix products", bench_kernels);
   add_device_option(option, args.device);
   add_dtype_option(option, args.dtype);
   option("--size SIZE", args.size, "Size of a tensor: more than the GPU's cache");

@@ -42,7 +42,7 @@ using collectives::ReduceOp;
 using parallel::Axis;
 using transformer::Batch;
 
-struct Arguments : StepArguments {
+struct MeshArguments : StepArguments {
   std::string inner = "bucketed";
   bool sequence_parallel = false;
   std::string schedule = "1f1b";
@@ -59,7 +59,7 @@ struct Meshes {
 };
 
 // A pipeline divides a data rank's share of a step into its schedule's micro-batches.
-training::TrainerOptions options_on(const Arguments& args, const training::MeshPlan& plan) {
+training::TrainerOptions options_on(const MeshArguments& args, const training::MeshPlan& plan) {
   training::TrainerOptions options;
   options.batch = args.batch * plan.shape.ranks();
   options.sequence = args.sequence;
@@ -68,13 +68,13 @@ training::TrainerOptions options_on(const Arguments& args, const training::MeshP
 }
 
 // A mesh with fsdp needs a strategy that shards.
-std::string strategy_on(const Arguments& args, const training::MeshPlan& plan) {
+std::string strategy_on(const MeshArguments& args, const training::MeshPlan& plan) {
   const bool shards = plan.shape.size(Axis::fsdp) > 1;
   return shards && !args.inner.starts_with("zero") ? "zero3" : args.inner;
 }
 
 // As planning/ accounts for it.
-planning::Plan planned(const Arguments& args, const training::MeshPlan& plan,
+planning::Plan planned(const MeshArguments& args, const training::MeshPlan& plan,
                        autograd::Device device) {
   return training::run_plan(options_on(args, plan), autograd::DType::fp32, device,
                             plan.data_ranks(), strategy_on(args, plan),
@@ -89,7 +89,7 @@ std::string mesh_text(int p, int d, int t) {
   return axes.empty() ? "dp=1" : fmt::format("{}", fmt::join(axes, ","));
 }
 
-training::MeshPlan plan_of(const Arguments& args, const std::string& mesh, int ranks) {
+training::MeshPlan plan_of(const MeshArguments& args, const std::string& mesh, int ranks) {
   training::MeshPlan plan{parallel::MeshShape(mesh)};
   plan.shape.require_ranks(ranks);
   plan.context = args.context.options();
@@ -109,7 +109,7 @@ training::MeshPlan plan_of(const Arguments& args, const std::string& mesh, int r
 }
 
 // Every mesh of so many ranks: first without a pipeline, from data parallel to tensor parallel.
-Meshes meshes_of(const Arguments& args, int ranks) {
+Meshes meshes_of(const MeshArguments& args, int ranks) {
   Meshes meshes;
   for (const std::string& mesh : args.meshes) meshes.plans.push_back(plan_of(args, mesh, ranks));
   if (!args.meshes.empty()) return meshes;
@@ -129,7 +129,7 @@ Meshes meshes_of(const Arguments& args, int ranks) {
 }
 
 // The micro-batches of a data rank, and of their tokens those of this rank.
-std::vector<Batch> batches_of(const Arguments& args, int ranks, const training::MeshPlan& plan,
+std::vector<Batch> batches_of(const MeshArguments& args, int ranks, const training::MeshPlan& plan,
                               const training::MeshStrategy& strategy) {
   const std::int64_t count = std::max(1, plan.schedule.micro_batches);
   const std::int64_t each = args.batch * ranks / plan.data_ranks() / count;
@@ -168,7 +168,8 @@ void add_memory(MeshFigures& figures, const StepMemory& memory, ProcessGroup& wo
 }
 
 // One mesh, after a step to warm up.
-MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, ProcessGroup& world) {
+MeshFigures measure(const MeshArguments& args, const training::MeshPlan& plan,
+                    ProcessGroup& world) {
   const autograd::Device device = device_from(args.device, autograd::DType::fp32);
   auto made = std::make_unique<training::MeshStrategy>(
       world, plan, args.config(), strategy_on(args, plan), ddp::Bucketed::default_bucket_mb);
@@ -189,7 +190,7 @@ MeshFigures measure(const Arguments& args, const training::MeshPlan& plan, Proce
 }
 
 // Measures a step and, just before and after it, the rates from which it is simulated.
-Prediction predict(const Arguments& args, const training::MeshPlan& mesh, ProcessGroup& world,
+Prediction predict(const MeshArguments& args, const training::MeshPlan& mesh, ProcessGroup& world,
                    const std::function<double()>& measure_step) {
   const planning::Model model = planning::model_from(args.config(), args.model);
   const planning::Plan plan = planned(args, mesh, autograd::Device::cpu);
@@ -261,7 +262,7 @@ Table memory_of(const std::vector<MeshFigures>& all) {
   return table;
 }
 
-BenchResult result_of(const Arguments& args, const std::vector<MeshFigures>& all,
+BenchResult result_of(const MeshArguments& args, const std::vector<MeshFigures>& all,
                       const std::vector<Prediction>& predictions, BenchRun run) {
   const std::string title =
       fmt::format("{}; {} along dp, {} along pp", run.title(), args.inner, args.schedule);
@@ -289,7 +290,7 @@ BenchResult result_of(const Arguments& args, const std::vector<MeshFigures>& all
   return result;
 }
 
-void bench_as_rank(const Arguments& args, ProcessGroup& world) {
+void bench_as_rank(const MeshArguments& args, ProcessGroup& world) {
   std::vector<MeshFigures> all;
   std::vector<Prediction> predictions;
   const Meshes meshes = meshes_of(args, world.size());
@@ -312,7 +313,7 @@ void bench_as_rank(const Arguments& args, ProcessGroup& world) {
   write_results({result}, args.json);
 }
 
-std::vector<planning::RankMemory> memory_of_meshes(const Arguments& args, int ranks,
+std::vector<planning::RankMemory> memory_of_meshes(const MeshArguments& args, int ranks,
                                                    autograd::Device device) {
   std::vector<planning::RankMemory> needs;
   const auto model = planning::model_from(args.config(), args.model);
@@ -321,7 +322,7 @@ std::vector<planning::RankMemory> memory_of_meshes(const Arguments& args, int ra
   return needs;
 }
 
-void run(const Arguments& args) {
+void bench_mesh(const MeshArguments& args) {
   refuse_if(args.predict && args.device.name != "cpu",
             "--predict measures the rates of the CPU: leave out --device");
   run_on_step_ranks(
@@ -334,9 +335,9 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_mesh_command(CLI::App& bench) {
-  const auto [option, args] =
-      add_command(bench, "mesh",
-                  "Measure time, bytes along each axis and memory of every mesh of n ranks", run);
+  const auto [option, args] = add_command(
+      bench, "mesh", "Measure time, bytes along each axis and memory of every mesh of n ranks",
+      bench_mesh);
   args.steps = 5;
   args.ranks.otherwise = 4;
   add_ranks_of_steps_options(option, args);

@@ -35,14 +35,14 @@ using autograd::Profile;
 using autograd::Tensor;
 
 constexpr int warmup_steps = 2;
-struct Arguments : StepOptions {
-  Arguments() { batch = 4; }
+struct TrainArguments : StepOptions {
+  TrainArguments() { batch = 4; }
   std::string svg;
   DeviceOption device;
   std::vector<int> threads;
 };
 
-Device device_of(const Arguments& args, DType dtype) {
+Device device_of(const TrainArguments& args, DType dtype) {
   const Device device = device_from(args.device, dtype);
   take_device(device);
   return device;
@@ -50,7 +50,7 @@ Device device_of(const Arguments& args, DType dtype) {
 
 class TrainBench {
  public:
-  explicit TrainBench(const Arguments& args)
+  explicit TrainBench(const TrainArguments& args)
       : args_(args),
         dtype_(autograd::dtype_named(args.dtype)),
         device_(device_of(args, dtype_)),
@@ -190,7 +190,7 @@ class TrainBench {
     return seconds_since(start);
   }
 
-  const Arguments& args_;
+  const TrainArguments& args_;
   DType dtype_;
   Device device_;
   transformer::Model model_;
@@ -200,7 +200,7 @@ class TrainBench {
   RandomOperands operands_, bf16_operands_{DType::bf16, Device::cpu};
 };
 
-void run(const Arguments& args) {
+void bench_train(const TrainArguments& args) {
   std::vector<int> threads = args.threads;
   if (threads.empty()) {
     threads = {1};
@@ -223,8 +223,8 @@ void run(const Arguments& args) {
 }  // namespace
 
 void add_bench_train_command(CLI::App& bench) {
-  const auto [option, args] =
-      add_command(bench, "train", "Measure a training step on one rank: the time of each op", run);
+  const auto [option, args] = add_command(
+      bench, "train", "Measure a training step on one rank: the time of each op", bench_train);
   add_step_options(option, args);
   add_dtype_option(option, args.dtype);
   option("--threads N,...", args.threads,

@@ -19,12 +19,12 @@ using autograd::MemoryKind;
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
-struct Arguments : StepArguments {
+struct ZeroArguments : StepArguments {
   std::vector<std::string> strategies{"bucketed", "zero1_broadcast", "zero1", "zero2", "zero3"};
   double bucket_mb = ddp::Bucketed::default_bucket_mb;
 };
 
-std::vector<StrategyName> names_of(const Arguments& args) {
+std::vector<StrategyName> names_of(const ZeroArguments& args) {
   std::vector<StrategyName> names;
   for (std::size_t backend = 0; backend < args.backends.size(); ++backend)
     for (const auto& strategy : args.strategies)
@@ -75,7 +75,7 @@ Table moments_of(const StrategyRow& row, const StepMemory& memory,
 
 // By the formulas of planning/. zero1_broadcast has an all-reduce, and then a broadcast of each
 // parameter by its owner.
-planning::StepFormula formula_of(const Arguments& args, const std::string& strategy, int ranks,
+planning::StepFormula formula_of(const ZeroArguments& args, const std::string& strategy, int ranks,
                                  autograd::Device device) {
   planning::StepFormula formula =
       planning::step_formula(planning::model_from(args.config(), args.model),
@@ -85,7 +85,7 @@ planning::StepFormula formula_of(const Arguments& args, const std::string& strat
 }
 
 // The figures of one backend. Times are compared with its first strategy.
-BenchResult result_of(const Arguments& args, std::size_t group, const BenchRun& run,
+BenchResult result_of(const ZeroArguments& args, std::size_t group, const BenchRun& run,
                       const std::vector<StrategyRow>& rows, const std::vector<StepMemory>& memory,
                       autograd::Device device) {
   const auto of_group = [&](const StrategyRow& row) { return row.group == group; };
@@ -127,7 +127,7 @@ BenchResult result_of(const Arguments& args, std::size_t group, const BenchRun& 
       figures};
 }
 
-void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
+void bench_as_rank(const ZeroArguments& args, std::span<ProcessGroup> groups) {
   const std::vector<StrategyName> names = names_of(args);
   const autograd::Device device = device_from(args.device, autograd::DType::fp32);
   StepBench bench(groups[0], args.config(), autograd::DType::fp32, device);
@@ -142,7 +142,7 @@ void bench_as_rank(const Arguments& args, std::span<ProcessGroup> groups) {
   write_results(results, args.json);
 }
 
-void run(const Arguments& args) {
+void bench_zero(const ZeroArguments& args) {
   const auto memory = [&](int ranks, autograd::Device device) {
     return std::vector{memory_of_strategies(args, names_of(args), ranks, device)};
   };
@@ -158,7 +158,7 @@ void run(const Arguments& args) {
 void add_bench_zero_command(CLI::App& bench) {
   const auto [option, args] = add_command(
       bench, "zero",
-      "Measure memory, traffic and time of data parallelism and of the stages of ZeRO", run);
+      "Measure memory, traffic and time of data parallelism and of the stages of ZeRO", bench_zero);
   args.steps = 5;
   add_strategies_options(option, args, args.strategies);
   option("--bucket-mb MB", args.bucket_mb, "Bucket size in 10^6 bytes; zero3 has units instead",

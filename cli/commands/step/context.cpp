@@ -17,18 +17,19 @@ namespace ringside::cli {
 
 namespace {
 
-struct Arguments {
+struct ContextArguments {
   int ranks = 4;
   bool zigzag = false;
   std::int64_t tokens = 65536;
   std::string svg, json;
 };
 
-void show(const Arguments& args) {
+void show_context(const ContextArguments& args) {
   using namespace context_parallel;
   const ContextPicture picture{
       args.ranks, args.zigzag ? TokenOrder::zigzag : TokenOrder::contiguous, args.tokens};
-  require_divisible({Exchange::ring, picture.order}, args.ranks, args.tokens, 1, 1);
+  context_parallel::require_divisible({Exchange::ring, picture.order}, args.ranks, args.tokens, 1,
+                                      1);
   const int pieces = piece_count(picture.order, args.ranks);
   const auto last = visible_pairs(picture.order, args.ranks, args.ranks - 1, args.tokens),
              first = visible_pairs(picture.order, args.ranks, 0, args.tokens);
@@ -52,7 +53,8 @@ void show(const Arguments& args) {
 
 void add_step_context_command(CLI::App& step) {
   const auto [option, args] = add_command(
-      step, "context", "Show how ranks divide the tokens of a sequence (context parallel)", show);
+      step, "context", "Show how ranks divide the tokens of a sequence (context parallel)",
+      show_context);
   option("-n,--ranks N", args.ranks, "Number of ranks, 2 to 8 [4]", in_range(2, 8));
   option.flag("--zigzag", args.zigzag,
               "Each rank has an early and a late piece, not one [contiguous order]");

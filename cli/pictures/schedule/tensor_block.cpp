@@ -74,9 +74,9 @@ std::string text_of(const char* thing, Range range) {
                                    : fmt::format("{}s {}-{}", thing, range.first, range.last);
 }
 
-// A line with what happens on the left, and what that means on the right.
-std::string line(const std::string& left, const std::string& right) {
-  return fmt::format("  {:<38}{}\n", left, right);
+// A line: pictures, then what they mean.
+std::string line(const std::string& pictures, const std::string& meaning) {
+  return fmt::format("  {:<38}{}\n", pictures, meaning);
 }
 
 // A row of matrices, with a line of each picture for each rank: the digit of the rank that holds
