@@ -28,13 +28,8 @@
 namespace ringside::collectives {
 namespace {
 
-// By which transports ranks that are processes may connect. Sub-groups choose among the same.
-struct Choice {
-  bool tcp = false, shm = false;
-  ShmOptions options = {};
-};
-
-Connections connect(const RankInfo& rank_info, Mesh mesh, const Choice& choice);
+// By the transport that rank_info.backend names or allows. Sub-groups choose in the same way.
+Connections connect(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options = {});
 
 // The descriptors of the sockets, which no longer belong to the mesh.
 std::vector<FileDescriptor> release(std::vector<std::optional<Mesh::Socket>>& sockets) {
@@ -79,8 +74,8 @@ int members_on_host_of(const std::vector<Address>& addresses, const Address& one
 class SocketSubGroupConnector final : public SubGroupConnector {
  public:
   // `own` is where this rank listens in the existing group.
-  SocketSubGroupConnector(const RankInfo& rank_info, const Address& own, const Choice& choice)
-      : rank_info_(rank_info), own_(own), choice_(choice) {}
+  SocketSubGroupConnector(const RankInfo& rank_info, const Address& own, const ShmOptions& options)
+      : rank_info_(rank_info), own_(own), options_(options) {}
 
   Endpoint listen() override {
     listener_.emplace(own_);
@@ -93,7 +88,7 @@ class SocketSubGroupConnector final : public SubGroupConnector {
   Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
                       const std::function<void()>& check) override {
     const auto [rank_info, mesh] = meet(name, rank, members, check, rank_info_.backend);
-    return collectives::connect(rank_info, std::move(*mesh), choice_);
+    return collectives::connect(rank_info, std::move(*mesh), options_);
   }
 
   Streams connect_streams(const std::string& name, int rank, const std::vector<Endpoint>& members,
@@ -126,7 +121,7 @@ class SocketSubGroupConnector final : public SubGroupConnector {
 
   RankInfo rank_info_;
   Address own_;
-  Choice choice_;
+  ShmOptions options_;
   std::optional<Listener> listener_;
 };
 
@@ -153,11 +148,12 @@ Mesh connect_for_data(RankInfo rank_info, Mesh mesh) {
 }
 
 std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh,
-                                           const Choice& choice) {
-  if (!choice.tcp) return over_shm(rank_info, mesh, choice.options);
-  if (!choice.shm || rank_info.size == 1 || !mesh.on_one_host()) return over_tcp(rank_info, mesh);
+                                           const ShmOptions& options) {
+  if (rank_info.backend == "shm") return over_shm(rank_info, mesh, options);
+  if (rank_info.backend != "auto" || rank_info.size == 1 || !mesh.on_one_host())
+    return over_tcp(rank_info, mesh);
   try {
-    return over_shm(rank_info, mesh, choice.options);
+    return over_shm(rank_info, mesh, options);
   } catch (const CannotShare& reason) {  // thrown on every rank, or on none
     if (rank_info.rank == 0)
       fmt::print(stderr, "ringside: {}. The ranks use TCP instead.\n", reason.what());
@@ -166,29 +162,28 @@ std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh
   }
 }
 
-Connections connect(const RankInfo& rank_info, Mesh mesh, const Choice& choice) {
-  return {
-      over_shm_or_tcp(rank_info, mesh, choice), control_over(rank_info.rank, mesh),
-      std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank], choice)};
+Connections connect(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options) {
+  return {over_shm_or_tcp(rank_info, mesh, options), control_over(rank_info.rank, mesh),
+          std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank],
+                                                    options)};
 }
 
 }  // namespace
 
 Connections connect_tcp(RankInfo rank_info) {
   rank_info.backend = "tcp";
-  return connect(rank_info, connect_mesh(rank_info), {.tcp = true});
+  return connect(rank_info, connect_mesh(rank_info));
 }
 
 Connections connect_shm(RankInfo rank_info, const ShmOptions& options) {
   rank_info.backend = "shm";
   shm_layout(options, rank_info.size);  // wrong options are an Error before anybody waits
-  return connect(rank_info, connect_mesh(rank_info), {.shm = true, .options = options});
+  return connect(rank_info, connect_mesh(rank_info), options);
 }
 
 Connections connect_automatic(RankInfo rank_info, const ShmOptions& options) {
   rank_info.backend = "auto";
-  return connect(rank_info, connect_mesh(rank_info),
-                 {.tcp = true, .shm = true, .options = options});
+  return connect(rank_info, connect_mesh(rank_info), options);
 }
 
 std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,
@@ -205,9 +200,8 @@ std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,
   const std::string& backend = rank_info.backend;
   require(backend == "auto" || backend == "tcp" || backend == "shm",
           "there is no backend '{}' to connect ranks with: take auto, tcp or shm", backend);
-  return std::make_unique<SocketSubGroupConnector>(
-      rank_info, address_of({address, 0}),
-      Choice{.tcp = backend != "shm", .shm = backend != "tcp"});
+  return std::make_unique<SocketSubGroupConnector>(rank_info, address_of({address, 0}),
+                                                   ShmOptions());
 }
 
 int hosts_of(const std::vector<Endpoint>& members) {

@@ -15,8 +15,7 @@ void check_open_files(int error, const std::string& who) {
     ::getrlimit(RLIMIT_NOFILE, &limit);
     fail(
         "{} may not have more than {} files and connections open, and needs up to two connections "
-        "to "
-        "every other rank and a few files: raise the limit (ulimit -n 4096), or use fewer ranks",
+        "to every other rank and a few files: raise the limit (ulimit -n 4096), or use fewer ranks",
         who, limit.rlim_cur);
   }
   require(error != ENFILE,

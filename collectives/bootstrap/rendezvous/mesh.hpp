@@ -36,8 +36,7 @@ struct Mesh {
   bool on_one_host() const;
 };
 
-// Makes the connections of one rank: it connects to each rank below it, and accepts from each
-// above.
+// Makes one rank's connections: it connects to each rank below it, and accepts from each above.
 class MeshBuilder {
  public:
   using Socket = Mesh::Socket;
