@@ -1,7 +1,6 @@
 #include "cli/bench/contender.hpp"
 
 #include <algorithm>
-#include <barrier>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -124,7 +123,7 @@ MakeBackend world_of_threads(const Contender& contender, int size) {
     const auto world = collectives::make_threads_world(size);
     return [world](int rank) { return ours_over(connect_threads(world, rank)); };
   }
-  const auto barrier = std::make_shared<std::barrier<>>(size);
+  const auto barrier = std::make_shared<collectives::PollingBarrier>(size);
   return [barrier, size](int rank) { return collectives::make_bare_copy(rank, size, *barrier); };
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <thread>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -114,7 +115,7 @@ class BareRing final : public Backend {
 
 class BareCopy final : public Backend {
  public:
-  BareCopy(int rank, int size, std::barrier<>& barrier)
+  BareCopy(int rank, int size, PollingBarrier& barrier)
       : rank_(rank), size_(size), barrier_(barrier) {}
 
   int rank() const override { return rank_; }
@@ -134,16 +135,25 @@ class BareCopy final : public Backend {
 
  private:
   int rank_, size_;
-  std::barrier<>& barrier_;
+  PollingBarrier& barrier_;
 };
 
 }  // namespace
+
+void PollingBarrier::arrive_and_wait() {
+  const int round = rounds_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    rounds_.store(round + 1, std::memory_order_release);
+  }
+  while (rounds_.load(std::memory_order_acquire) == round) std::this_thread::yield();
+}
 
 std::unique_ptr<Backend> make_bare_ring(const RankInfo& rank_info) {
   return std::make_unique<BareRing>(rank_info);
 }
 
-std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& barrier) {
+std::unique_ptr<Backend> make_bare_copy(int rank, int size, PollingBarrier& barrier) {
   return std::make_unique<BareCopy>(rank, size, barrier);
 }
 

@@ -9,7 +9,7 @@
 //                copy at the same time and wait for the last.
 #pragma once
 
-#include <barrier>
+#include <atomic>
 #include <memory>
 
 #include "collectives/bootstrap/rank_info.hpp"
@@ -18,6 +18,19 @@
 namespace ringside::collectives {
 
 std::unique_ptr<Backend> make_bare_ring(const RankInfo& rank_info);
-std::unique_ptr<Backend> make_bare_copy(int rank, int size, std::barrier<>& barrier);
+
+// Where the ranks of a bare copy wait for the last. They poll, as ranks over shared memory do:
+// std::barrier sleeps, and then waking up takes longer than short copies.
+class PollingBarrier {
+ public:
+  explicit PollingBarrier(int ranks) : ranks_(ranks) {}
+  void arrive_and_wait();
+
+ private:
+  const int ranks_;
+  std::atomic<int> arrived_{0}, rounds_{0};
+};
+
+std::unique_ptr<Backend> make_bare_copy(int rank, int size, PollingBarrier& barrier);
 
 }  // namespace ringside::collectives

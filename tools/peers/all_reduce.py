@@ -16,7 +16,7 @@ another one:
 
 Each round runs every contender once, so that a slow phase of the machine affects all. Prints
 medians over the rounds of the time of a call, and of its ratio to the first contender's in the same
-round. No library binds ranks to cores. An MPI whose ranks spin can take very long where there are
+round. `limit` is what the same bytes take when they are only moved (`ringside bench --help`). No library binds ranks to cores. An MPI whose ranks spin can take very long where there are
 more ranks than cores: after --limit seconds its program is stopped, and what is missing is "-".
 """
 import argparse
@@ -28,6 +28,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+from machine import machine
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_all_reduce.c")
 STOPPED = (124, 137)  # exit codes of timeout
@@ -74,12 +76,26 @@ class Mpi:
 class Ours:
     def __init__(self, ringside, backend):
         self.ringside, self.backend, self.name = ringside, backend, f"Ringside {backend}"
+        self.limit = {}  # of the last run, as its times
 
     def run(self, ranks, sizes):
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             output_of([self.ringside, "bench", "all_reduce", "-n", str(ranks), "--backends",
                        self.backend, "--bytes", ",".join(sizes), "--json", file.name])
-            return {str(row["bytes"]): row["time_us"] for row in json.load(file)}
+            rows = json.load(file)
+        self.limit = {str(row["bytes"]): row["time_us"] * row["busbw_gbps"] / row["limit_gbps"]
+                      for row in rows}
+        return {str(row["bytes"]): row["time_us"] for row in rows}
+
+
+class Limit:
+    """What the machine took in the last run of ours to move the same bytes and do nothing else."""
+
+    def __init__(self, ours):
+        self.ours, self.name = ours, f"  limit of {ours.backend}"
+
+    def run(self, ranks, sizes):
+        return self.ours.limit
 
 
 def all_mpis(folders, programs, limit):
@@ -132,8 +148,10 @@ def main():
     args = parser.parse_args()
     sizes = args.bytes.split(",")
     with tempfile.TemporaryDirectory() as programs:
-        contenders = [Ours(args.ringside, name) for name in args.backends.split(",")]
+        ours = [Ours(args.ringside, name) for name in args.backends.split(",")]
+        contenders = [row for each in ours for row in (each, Limit(each))]
         contenders += all_mpis(args.mpi, programs, args.limit)
+        print(machine())
         print(f"all_reduce of fp32, medians of {args.rounds} rounds; beside each time its ratio to "
               f"{contenders[0].name}")
         for ranks in args.ranks.split(","):

@@ -32,6 +32,7 @@ import tempfile
 import time
 
 from llama import SIZES, adamw_options, let_libraries_choose, make_llama, require_torch
+from machine import machine
 
 STRATEGIES = {"none": "no communication", "bucketed": "data parallel", "zero1": "ZeRO-1",
               "zero3": "FSDP"}
@@ -237,6 +238,7 @@ def main():
         if name not in OURS + THEIRS:
             parser.error(f"there is no contender '{name}': take {', '.join(OURS + THEIRS)}")
     medians, answer = measure(args)
+    print(machine())
     print(f"{args.model}, batch {args.batch} x {args.sequence} of each of {args.ranks} ranks, "
           f"{args.threads} thread(s) each, AdamW; PyTorch {answer['version']}; "
           f"medians of {args.rounds} rounds of {args.steps} steps")

@@ -41,6 +41,7 @@ import tempfile
 import time
 
 from llama import SIZES, adamw_options, let_libraries_choose, make_llama, require_torch
+from machine import machine
 
 OURS = ("fp32", "bf16")
 CONTENDERS = {"cpu": OURS + ("eager", "compile", "autocast", "autocast_compile"),
@@ -326,6 +327,7 @@ def main():
             parser.error(f"there is no contender '{name}' on {args.device}: take "
                          f"{', '.join(CONTENDERS[args.device])}")
     let_libraries_choose()
+    print(machine())
     print(f"{args.model}, batch {args.batch} x {args.sequence}, AdamW, on {args.device}; "
           f"medians of {args.rounds} rounds of {args.steps} steps")
 

@@ -52,16 +52,24 @@ constexpr std::size_t rounded(std::size_t bytes) {
 class ChannelEnd {
  public:
   ChannelEnd() = default;
-  // `goes_round`: long payloads do; otherwise each slot has a fixed place for them.
-  ChannelEnd(std::byte* memory, const ShmLayout& layout, bool goes_round)
+  // `crowded`: ranks take turns on a core. The reader's cache is then often the writer's, so a long
+  // payload is best where the last one was, and should not be written past the caches. Otherwise
+  // long payloads go round the room.
+  ChannelEnd(std::byte* memory, const ShmLayout& layout, bool crowded)
       : channel_(reinterpret_cast<Channel*>(memory)),
         slots_(reinterpret_cast<Slot*>(memory + sizeof(Channel))),
         room_(memory + sizeof(Channel) + layout.slots * sizeof(Slot)),
         layout_(layout),
-        goes_round_(goes_round && layout.room_bytes > layout.slots * layout.piece_bytes) {}
+        goes_round_(!crowded && layout.room_bytes > layout.slots * layout.piece_bytes),
+        writer_(crowded ? SlotWriter::never_streams() : SlotWriter()) {}
 
-  bool may_write() const {
-    return one_sided::slot_is_free<HostMemory>(*channel_, next_, layout_.slots);
+  // Looks as far ahead as it can: the receiver's counter comes from the receiver's cache.
+  bool may_write() {
+    if (writable_ == next_)
+      while (writable_ - next_ < layout_.slots &&
+             one_sided::slot_is_free<HostMemory>(*channel_, writable_, layout_.slots))
+        ++writable_;
+    return writable_ != next_;
   }
   bool may_read() const { return one_sided::has_arrived<HostMemory>(*channel_, next_); }
   void free_slot() { one_sided::free_slot<HostMemory>(*channel_, next_++); }
@@ -99,6 +107,7 @@ class ChannelEnd {
   ShmLayout layout_{};
   bool goes_round_ = false;
   Number next_ = 1;              // the piece that this side writes, or reads, next
+  Number writable_ = 1;          // the sender may write all pieces before this one
   std::uint32_t free_from_ = 0;  // where the sender writes the next long payload
   SlotWriter writer_;
 };
@@ -122,12 +131,10 @@ class ShmTransport final : public Transport {
         segments_(std::move(segments)),
         to_(segments_.size()),
         from_(segments_.size()) {
-    // Where ranks take turns on a core, the reader's cache is often the writer's: a payload is best
-    // where the last one was.
     for (int r = 0; r < size(); ++r)
       if (r != rank) {
-        to_[r] = ChannelEnd(channel_memory(rank, r), layout, !crowded);
-        from_[r] = ChannelEnd(channel_memory(r, rank), layout, !crowded);
+        to_[r] = ChannelEnd(channel_memory(rank, r), layout, crowded);
+        from_[r] = ChannelEnd(channel_memory(r, rank), layout, crowded);
       }
     outgoing_.reserve(layout.slots);
   }
@@ -301,7 +308,7 @@ class ShmTransport final : public Transport {
     return one_sided::is_announced<HostMemory>(announcement_of(peer, round_).number, round_);
   }
 
-  bool can_send() const { return !outgoing_.empty() && to_[outgoing_.front().peer].may_write(); }
+  bool can_send() { return !outgoing_.empty() && to_[outgoing_.front().peer].may_write(); }
 
   // A peer that this rank waits for and that has left; -1: none.
   int departed_peer() const {
@@ -312,7 +319,7 @@ class ShmTransport final : public Transport {
   }
 
   // A message that the peer published before it left is received first.
-  void throw_if_peer_left() const {
+  void throw_if_peer_left() {
     const int peer = departed_peer();
     if (peer >= 0 && !can_send() && !can_receive()) throw ConnectionBroken(peer, "it has left");
   }
