@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "base/error.hpp"
@@ -10,7 +11,10 @@
 
 namespace ringside::collectives {
 
-// Costs within this factor count as equal: the model is not more accurate.
+// Costs within this factor count as equal: the model is not more accurate. Of equals, the first in
+// the catalogue is selected. Where ranks take turns on a core while they wait for shared memory, it
+// is the one whose messages wait for each other least: two_shot instead of ring
+// (docs/performance.md).
 constexpr double tolerance = 1.05;
 
 AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
@@ -75,7 +79,8 @@ const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
       kind.size_class == 0 ? 0 : (std::uint64_t{3} << (kind.size_class - 1)) / 2;
   struct Candidate {
     const Algorithm* algorithm;
-    double least = 0, seconds = std::numeric_limits<double>::infinity();
+    double least = 0;
+    std::optional<Cost> cost = {};  // if it was walked
   };
   std::vector<Candidate> candidates;
   std::vector<Candidate*> by_least;
@@ -88,12 +93,17 @@ const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
   double good_enough = std::numeric_limits<double>::infinity();
   for (Candidate* candidate : by_least) {
     if (candidate->least > good_enough) break;
-    candidate->seconds = costs_->seconds_of(*candidate->algorithm, kind.size, middle);
-    good_enough = std::min(good_enough, candidate->seconds * tolerance);
+    candidate->cost = costs_->cost_of(*candidate->algorithm, kind.size, middle);
+    good_enough = std::min(good_enough, candidate->cost->seconds * tolerance);
   }
-  return *std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
-            return candidate.seconds <= good_enough;
-          })->algorithm;
+  const Candidate* selected = nullptr;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.cost || candidate.cost->seconds > good_enough) continue;
+    const bool fewer_turns = selected && costs_->common.take_turns(kind.size) &&
+                             candidate.cost->waits < selected->cost->waits;
+    if (!selected || fewer_turns) selected = &candidate;
+  }
+  return *selected->algorithm;
 }
 
 }  // namespace ringside::collectives

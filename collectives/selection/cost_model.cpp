@@ -188,7 +188,7 @@ class Walk {
     int& before = walk.before_received[move.entry];
     if (!own) before = ranks_[move.peer].before_left[move.entry] + 1;
     if (!own && move.needs >= 0) before = std::max(before, walk.before_left[move.needs]);
-    chain_ = std::max(chain_, before);
+    waits_ = std::max(waits_, before);
     ++walk.next_receive;
     return true;
   }
@@ -210,7 +210,8 @@ class Walk {
         cost.work += (move.adds ? move.bytes * parameters_.gamma : 0) + move.copying;
       cost.sent.push_back(walk.sent);
     }
-    cost.latency = chain_ * latency_;
+    cost.waits = waits_;
+    cost.latency = waits_ * latency_;
     cost.seconds = parameters_.cores > 0
                        ? std::max(cost.path, cost.latency + cost.work / parameters_.cores)
                        : cost.path;
@@ -223,7 +224,7 @@ class Walk {
   double sharing_ = 1;            // ranks for each core, at least 1
   double latency_ = 0;            // seconds from when a message has left until it arrives
   double delay_ = 0;              // the same, and until its receiver has a core
-  int chain_ = 0;                 // the most messages that wait for each other
+  int waits_ = 0;                 // the most messages that wait for each other
   double slice_ = 0;              // bytes; 0: chunks are not sliced
   int slices_ = 1, segment_ = 1;  // slices of the longest message, and of a segment
   std::vector<RankWalk> ranks_;
@@ -309,10 +310,16 @@ Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
   return cost_of(schedules, Chunks::even(bytes, schedules[0].chunks), 1, parameters);
 }
 
+Cost MachineCosts::cost_of(const Algorithm& algorithm, int ranks,
+                           std::uint64_t buffer_bytes) const {
+  Cost cost = collectives::cost_of(algorithm, ranks, buffer_bytes, at(buffer_bytes));
+  cost.seconds *= correction(algorithm, ranks, buffer_bytes);
+  return cost;
+}
+
 double MachineCosts::seconds_of(const Algorithm& algorithm, int ranks,
                                 std::uint64_t buffer_bytes) const {
-  return cost_of(algorithm, ranks, buffer_bytes, at(buffer_bytes)).seconds *
-         correction(algorithm, ranks, buffer_bytes);
+  return cost_of(algorithm, ranks, buffer_bytes).seconds;
 }
 
 double MachineCosts::least_seconds_of(const Algorithm& algorithm, int ranks,

@@ -113,6 +113,19 @@ TEST_CASE("the selection is the first in the catalogue that is within 5 % of the
         }
 }
 
+TEST_CASE("of equals, ranks that take turns on a core over shared memory select the fewest waits") {
+  const auto selected = [](std::string_view transport, int cores, Collective collective) {
+    MachineCosts costs = built_in_costs(transport);
+    costs.common.cores = cores;
+    return by(costs).choose(collective, 1'000'000, DataType::uint8, 4).name;
+  };
+  CHECK(selected("shm", 2, Collective::all_reduce) == "two_shot");
+  CHECK(selected("shm", 4, Collective::all_reduce) == "ring");
+  CHECK(selected("tcp", 2, Collective::all_reduce) != "two_shot");
+  CHECK(selected("shm", 2, Collective::reduce_scatter) == "direct");
+  CHECK(selected("shm", 4, Collective::reduce_scatter) == "ring");
+}
+
 TEST_CASE("costlier messages move the change of the selection to larger buffers") {
   const auto turning_point = [](double bytes_per_message) {
     const AlgorithmSelection selection = by(network(bytes_per_message));
