@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
@@ -78,7 +79,8 @@ std::map<std::string, double> kept_speeds() {
       return entry->at("onednn_speed").get<std::map<std::string, double>>();
   } catch (const std::exception& error) {
     if (environment("RANK").value_or("0") == "0")
-      collectives::warn_of_invalid_calibration(error, "the BLAS multiplies all matrices");
+      collectives::warn_of_invalid_calibration(error,
+                                               "libraries multiply as without a calibration");
   }
   return {};
 }
@@ -113,9 +115,11 @@ std::string products_report(const std::vector<ProductSpeed>& speeds) {
 void begin_computing(int threads) {
   autograd::set_threads(threads);
   const auto speeds = kept_speeds();
+  const bool otherwise_onednn =
+      speeds.empty() && autograd::blas_does_not_know(autograd::matrix_libraries());
   for (const ProductKind& kind : product_kinds) {
     const auto found = speeds.find(name_of(kind));
-    const bool faster = found != speeds.end() && found->second > 1;
+    const bool faster = found != speeds.end() ? found->second > 1 : otherwise_onednn;
     autograd::multiply_by(kind, faster ? MatrixLibrary::onednn : MatrixLibrary::blas);
   }
 }

@@ -32,7 +32,8 @@ void keep_products(const std::vector<ProductSpeed>& speeds);
 std::string products_report(const std::vector<ProductSpeed>& speeds);
 
 // Begins to compute in this process: on so many threads, and with the faster library for each kind
-// of product by the calibration file. Without an entry for this machine the BLAS multiplies all.
+// of product by the calibration file. Without an entry for this machine the BLAS multiplies all, or
+// oneDNN if there is one and the BLAS does not know this processor.
 void begin_computing(int threads);
 
 }  // namespace ringside::training

@@ -35,6 +35,12 @@ int vector_bits_of(const std::string& kernel) {
   return 0;
 }
 
+// The bits of the vectors that the BLAS uses, if they are fewer than there are; 0: they are not.
+int too_few_bits(const MatrixLibraries& libraries) {
+  const int used = vector_bits_of(libraries.blas_kernel);
+  return used < libraries.vector_bits ? used : 0;
+}
+
 }  // namespace
 
 MatrixLibraries matrix_libraries() {
@@ -57,13 +63,20 @@ std::string in_words(const MatrixLibraries& libraries) {
   return text;
 }
 
+bool blas_does_not_know(const MatrixLibraries& libraries) {
+  return too_few_bits(libraries) > 0 && !environment("OPENBLAS_CORETYPE");
+}
+
 std::string slow_kernel_warning(const MatrixLibraries& libraries) {
-  const int used = vector_bits_of(libraries.blas_kernel);
-  if (used == 0 || used >= libraries.vector_bits) return "";
+  const int used = too_few_bits(libraries);
+  if (used == 0 || libraries.fp32_by_onednn) return "";
   return fmt::format(
       "{} multiplies with its kernel {}, whose vectors have {} bits, but this processor has {}: {}",
       libraries.blas, libraries.blas_kernel, used, libraries.vector_bits,
-      environment("OPENBLAS_CORETYPE") ? "unset OPENBLAS_CORETYPE" : "install a newer OpenBLAS");
+      environment("OPENBLAS_CORETYPE") ? "unset OPENBLAS_CORETYPE"
+      : libraries.vector_bits == 512
+          ? "set OPENBLAS_CORETYPE=SKYLAKEX, or install oneDNN or a newer OpenBLAS"
+          : "set OPENBLAS_CORETYPE=HASWELL, or install oneDNN or a newer OpenBLAS");
 }
 
 }  // namespace ringside::autograd

@@ -20,8 +20,13 @@ MatrixLibraries matrix_libraries();  // of this machine
 // OpenBLAS 0.3.21 (SkylakeX) and oneDNN; ..." if both multiply fp32.
 std::string in_words(const MatrixLibraries& libraries);
 
+// Whether the BLAS does not know this processor: its kernel uses shorter vectors than there are,
+// and no variable of the environment asked for it. OpenBLAS 0.3.21 takes a kernel of 128 bits on an
+// Emerald Rapids, which is four times slower.
+bool blas_does_not_know(const MatrixLibraries& libraries);
+
 // A sentence if the kernel of the BLAS uses shorter vectors than the processor has; empty if not,
-// or if either is unknown.
+// if either is unknown, or if oneDNN multiplies instead.
 std::string slow_kernel_warning(const MatrixLibraries& libraries);
 
 }  // namespace ringside::autograd

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -96,12 +97,15 @@ const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
     candidate->cost = costs_->cost_of(*candidate->algorithm, kind.size, middle);
     good_enough = std::min(good_enough, candidate->cost->seconds * tolerance);
   }
+  const auto turns_and_seconds = [](const Candidate& candidate) {
+    return std::pair(candidate.cost->waits, candidate.cost->seconds);
+  };
   const Candidate* selected = nullptr;
   for (const Candidate& candidate : candidates) {
     if (!candidate.cost || candidate.cost->seconds > good_enough) continue;
-    const bool fewer_turns = selected && costs_->common.take_turns(kind.size) &&
-                             candidate.cost->waits < selected->cost->waits;
-    if (!selected || fewer_turns) selected = &candidate;
+    if (!selected || (costs_->common.take_turns(kind.size) &&
+                      turns_and_seconds(candidate) < turns_and_seconds(*selected)))
+      selected = &candidate;
   }
   return *selected->algorithm;
 }

@@ -59,7 +59,8 @@ struct CostParameters {
   int cores = 0;        // shared by all ranks; 0: each rank has as many as it needs
   std::uint64_t slice_bytes = 0;      // maximum payload of a message; 0: chunks are not sliced
   std::uint64_t announced_bytes = 0;  // Transport::announced_bytes(); no cost depends on it
-  // Whether ranks take turns on a core while they wait for shared memory, which alone is announced in.
+  // Whether ranks take turns on a core while they wait for shared memory, where alone they
+  // announce.
   bool take_turns(int ranks) const { return announced_bytes > 0 && cores > 0 && ranks > cores; }
   bool operator==(const CostParameters&) const = default;
 };

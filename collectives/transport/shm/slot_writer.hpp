@@ -24,9 +24,7 @@ class SlotWriter {
   // `slow`: seconds for a byte from which on a plain copy is slow. The default lies between the
   // 0.05 ns of near caches and the 0.5 ns of far ones.
   explicit SlotWriter(double slow = 0.125e-9) : slow_(slow) {}
-  static SlotWriter never_streams() {
-    return SlotWriter(std::numeric_limits<double>::infinity());
-  }
+  static SlotWriter never_streams() { return SlotWriter(std::numeric_limits<double>::infinity()); }
 
   // `into` must be aligned to 16 bytes, and the payload long enough for its time to tell something:
   // some kilobytes. A store with release that follows publishes it.

@@ -16,12 +16,18 @@ TEST_CASE("a warning names a BLAS whose kernel leaves half of the processor unus
   CHECK(slow_kernel_warning(libraries) ==
         "OpenBLAS 0.3.21 multiplies with its kernel Haswell, whose vectors have 256 bits, but this "
         "processor has 512: unset OPENBLAS_CORETYPE");
+  CHECK_FALSE(blas_does_not_know(libraries));
   ::unsetenv("OPENBLAS_CORETYPE");
-  CHECK(tests::contains(slow_kernel_warning(libraries), "has 512: install a newer OpenBLAS"));
+  CHECK(blas_does_not_know(libraries));
+  CHECK(tests::contains(slow_kernel_warning(libraries),
+                        "has 512: set OPENBLAS_CORETYPE=SKYLAKEX, or install oneDNN or a newer "
+                        "OpenBLAS"));
   CHECK(in_words(libraries) ==
         "products by OpenBLAS 0.3.21 (Haswell), bf16 by oneDNN; 512-bit vectors");
   libraries.vector_bits = 256;
   CHECK(slow_kernel_warning(libraries) == "");
+  CHECK_FALSE(blas_does_not_know(libraries));
+  CHECK(slow_kernel_warning({"OpenBLAS 0.3.21", "Prescott", 512, "", true}) == "");
   libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "", true};
   CHECK(in_words(libraries) ==
         "products by OpenBLAS 0.3.21 (SkylakeX) and oneDNN; 512-bit vectors");

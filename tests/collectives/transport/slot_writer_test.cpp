@@ -43,13 +43,15 @@ TEST_CASE("payloads arrive whole by plain stores and by streaming ones") {
 TEST_CASE("after three slow copies in a row the writer streams for a while, then tries again") {
   alignas(64) static std::byte into[8192];
   const std::vector<std::byte> payload(sizeof into);
-  SlotWriter always_slow(0), never_slow(1);
+  SlotWriter always_slow(0), never_slow(1), never = SlotWriter::never_streams();
   for (int i = 0; i < 3; ++i) {
     CHECK_FALSE(always_slow.streams());
     always_slow.write(into, payload);
     never_slow.write(into, payload);
+    never.write(into, payload);
   }
   CHECK_FALSE(never_slow.streams());
+  CHECK_FALSE(never.streams());
   for (int retries = 0; retries < 2; ++retries) {
     for (int i = 0; i < 256; ++i) {
       CHECK(always_slow.streams());
