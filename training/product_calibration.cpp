@@ -116,7 +116,8 @@ void begin_computing(int threads) {
   autograd::set_threads(threads);
   const auto speeds = kept_speeds();
   const bool otherwise_onednn =
-      speeds.empty() && autograd::blas_does_not_know(autograd::matrix_libraries());
+      speeds.empty() && autograd::blas_does_not_know_processor(autograd::blas_in_use().kernel,
+                                                               autograd::vector_bits_here());
   for (const ProductKind& kind : product_kinds) {
     const auto found = speeds.find(name_of(kind));
     const bool faster = found != speeds.end() ? found->second > 1 : otherwise_onednn;

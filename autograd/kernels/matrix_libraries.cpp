@@ -12,15 +12,6 @@
 namespace ringside::autograd {
 namespace {
 
-int vector_bits_here() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return 512;
-  return __builtin_cpu_supports("avx2") ? 256 : 128;
-#else
-  return 0;
-#endif
-}
-
 // The vectors of OpenBLAS's kernels for x86, as its source names them (cpuid_x86.c, KERNEL.*); 0
 // for a kernel that is not in the list.
 int vector_bits_of(const std::string& kernel) {
@@ -36,12 +27,21 @@ int vector_bits_of(const std::string& kernel) {
 }
 
 // The bits of the vectors that the BLAS uses, if they are fewer than there are; 0: they are not.
-int too_few_bits(const MatrixLibraries& libraries) {
-  const int used = vector_bits_of(libraries.blas_kernel);
-  return used < libraries.vector_bits ? used : 0;
+int too_few_bits(const std::string& kernel, int vector_bits) {
+  const int used = vector_bits_of(kernel);
+  return used < vector_bits ? used : 0;
 }
 
 }  // namespace
+
+int vector_bits_here() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return 512;
+  return __builtin_cpu_supports("avx2") ? 256 : 128;
+#else
+  return 0;
+#endif
+}
 
 MatrixLibraries matrix_libraries() {
   const BlasInUse blas = blas_in_use();
@@ -63,20 +63,20 @@ std::string in_words(const MatrixLibraries& libraries) {
   return text;
 }
 
-bool blas_does_not_know(const MatrixLibraries& libraries) {
-  return too_few_bits(libraries) > 0 && !environment("OPENBLAS_CORETYPE");
+bool blas_does_not_know_processor(const std::string& kernel, int vector_bits) {
+  return too_few_bits(kernel, vector_bits) > 0 && !environment("OPENBLAS_CORETYPE");
 }
 
 std::string slow_kernel_warning(const MatrixLibraries& libraries) {
-  const int used = too_few_bits(libraries);
+  const int used = too_few_bits(libraries.blas_kernel, libraries.vector_bits);
   if (used == 0 || libraries.fp32_by_onednn) return "";
   return fmt::format(
       "{} multiplies with its kernel {}, whose vectors have {} bits, but this processor has {}: {}",
       libraries.blas, libraries.blas_kernel, used, libraries.vector_bits,
-      environment("OPENBLAS_CORETYPE") ? "unset OPENBLAS_CORETYPE"
-      : libraries.vector_bits == 512
-          ? "set OPENBLAS_CORETYPE=SKYLAKEX, or install oneDNN or a newer OpenBLAS"
-          : "set OPENBLAS_CORETYPE=HASWELL, or install oneDNN or a newer OpenBLAS");
+      environment("OPENBLAS_CORETYPE")
+          ? "unset OPENBLAS_CORETYPE"
+          : fmt::format("set OPENBLAS_CORETYPE={}, or install oneDNN or a newer OpenBLAS",
+                        libraries.vector_bits == 512 ? "SKYLAKEX" : "HASWELL"));
 }
 
 }  // namespace ringside::autograd

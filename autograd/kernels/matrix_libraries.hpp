@@ -20,10 +20,12 @@ MatrixLibraries matrix_libraries();  // of this machine
 // OpenBLAS 0.3.21 (SkylakeX) and oneDNN; ..." if both multiply fp32.
 std::string in_words(const MatrixLibraries& libraries);
 
-// Whether the BLAS does not know this processor: its kernel uses shorter vectors than there are,
-// and no variable of the environment asked for it. OpenBLAS 0.3.21 takes a kernel of 128 bits on an
-// Emerald Rapids, which is four times slower.
-bool blas_does_not_know(const MatrixLibraries& libraries);
+int vector_bits_here();  // of this processor's vector units; 0: unknown
+
+// Whether a BLAS that multiplies with this kernel does not know the processor: the kernel uses
+// shorter vectors than there are, and no variable of the environment asked for it. OpenBLAS 0.3.21
+// takes one of 128 bits on an Emerald Rapids, and is four times slower.
+bool blas_does_not_know_processor(const std::string& kernel, int vector_bits);
 
 // A sentence if the kernel of the BLAS uses shorter vectors than the processor has; empty if not,
 // if either is unknown, or if oneDNN multiplies instead.

@@ -10,6 +10,7 @@
 
 #include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/onednn.hpp"
+#include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
 #include "collectives/selection/calibration_file.hpp"
 #include "tests/cli/run_program.hpp"
@@ -66,7 +67,8 @@ std::size_t if_there(std::size_t faster) {
 
 // How many go there without an entry for this machine.
 std::size_t by_default() {
-  const bool unknown = autograd::blas_does_not_know(autograd::matrix_libraries());
+  const bool unknown = autograd::blas_does_not_know_processor(autograd::blas_in_use().kernel,
+                                                              autograd::vector_bits_here());
   return unknown ? if_there(product_kinds.size()) : 0;
 }
 

@@ -206,6 +206,7 @@ void bench_train(const TrainArguments& args) {
     threads = {1};
     if (args.device.name == "cpu" && std::thread::hardware_concurrency() >= 2) threads.push_back(2);
   }
+  training::begin_computing(threads.front());  // which may choose another library
   if (const std::string warning = slow_kernel_warning(autograd::matrix_libraries());
       !warning.empty() && args.device.name != "cuda")  // there cuBLAS multiplies
     fmt::print(stderr, "ringside: {}\n", warning);

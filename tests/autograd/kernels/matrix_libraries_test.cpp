@@ -16,9 +16,9 @@ TEST_CASE("a warning names a BLAS whose kernel leaves half of the processor unus
   CHECK(slow_kernel_warning(libraries) ==
         "OpenBLAS 0.3.21 multiplies with its kernel Haswell, whose vectors have 256 bits, but this "
         "processor has 512: unset OPENBLAS_CORETYPE");
-  CHECK_FALSE(blas_does_not_know(libraries));
+  CHECK_FALSE(blas_does_not_know_processor(libraries.blas_kernel, libraries.vector_bits));
   ::unsetenv("OPENBLAS_CORETYPE");
-  CHECK(blas_does_not_know(libraries));
+  CHECK(blas_does_not_know_processor(libraries.blas_kernel, libraries.vector_bits));
   CHECK(tests::contains(slow_kernel_warning(libraries),
                         "has 512: set OPENBLAS_CORETYPE=SKYLAKEX, or install oneDNN or a newer "
                         "OpenBLAS"));
@@ -26,7 +26,7 @@ TEST_CASE("a warning names a BLAS whose kernel leaves half of the processor unus
         "products by OpenBLAS 0.3.21 (Haswell), bf16 by oneDNN; 512-bit vectors");
   libraries.vector_bits = 256;
   CHECK(slow_kernel_warning(libraries) == "");
-  CHECK_FALSE(blas_does_not_know(libraries));
+  CHECK_FALSE(blas_does_not_know_processor(libraries.blas_kernel, libraries.vector_bits));
   CHECK(slow_kernel_warning({"OpenBLAS 0.3.21", "Prescott", 512, "", true}) == "");
   libraries = {"OpenBLAS 0.3.21", "SkylakeX", 512, "", true};
   CHECK(in_words(libraries) ==
