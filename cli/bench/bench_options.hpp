@@ -62,6 +62,7 @@ struct BenchOptions {
   std::vector<std::string> backends{"tcp", "shm", "threads"};
   int queued = 0;  // calls on a GPU that queue up, timed by its events; 0: each is waited for
   bool both_places = false;  // measure each size out of place and in place
+  bool announces = true;     // false: our own backends send messages only
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
   double quantile = 0.5;      // the quantile of the samples that becomes the figure

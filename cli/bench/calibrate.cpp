@@ -83,6 +83,7 @@ void set_up_calibration(BenchOptions& options) {
   set_up(options);
   options.quantile = 0.25;
   options.collective = Collective::all_gather;
+  options.announces = false;  // what is calibrated are messages
   options.algorithms = {"ring", "direct"};
   options.ranks = {2, crowd};
   options.bytes = {few};
@@ -144,7 +145,7 @@ std::map<std::string, MachineCosts> corrected_by_rows(const BenchOptions& option
         for (std::size_t i = 0; i < std::size(now.factors); ++i) {
           const std::uint64_t bytes = Correction::lengths[i];
           now.factors[i] = std::clamp(seconds_of(rows, backend, ranks, name, bytes) /
-                                          cost_of(algorithm, ranks, bytes, costs.at(bytes)).seconds,
+                                          costs.uncorrected_seconds_of(algorithm, ranks, bytes),
                                       0.01, 100.0);
         }
         std::erase_if(costs.corrections, [&](const Correction& before) {

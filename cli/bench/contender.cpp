@@ -106,8 +106,9 @@ void measure_threads(const Contender& contender, const MakeBackend& make, const 
 }
 
 // Our collectives over that transport, behind the emulated link if there is one.
-std::unique_ptr<Backend> ours_over(collectives::Connections connections) {
-  const auto options = collectives::group_options_from_environment();
+std::unique_ptr<Backend> ours_over(collectives::Connections connections, bool announces) {
+  auto options = collectives::group_options_from_environment();
+  options.executor.announces = announces;
   return make_schedule_backend(behind_link(std::move(connections), options.link), options.executor);
 }
 
@@ -121,18 +122,20 @@ MakeBackend world_of_threads(const Contender& contender, int size) {
   }
   if (contender.backend) {
     const auto world = collectives::make_threads_world(size);
-    return [world](int rank) { return ours_over(connect_threads(world, rank)); };
+    return [world, announces = contender.announces](int rank) {
+      return ours_over(connect_threads(world, rank), announces);
+    };
   }
   const auto barrier = std::make_shared<collectives::PollingBarrier>(size);
   return [barrier, size](int rank) { return collectives::make_bare_copy(rank, size, *barrier); };
 }
 
-std::unique_ptr<Backend> connect(const std::string& name, const std::string& algorithm,
-                                 const RankInfo& meeting) {
-  if (name == "tcp") return ours_over(collectives::connect_tcp(meeting));
-  if (name == "shm") return ours_over(collectives::connect_shm(meeting));
+std::unique_ptr<Backend> connect(const Contender& contender, const RankInfo& meeting) {
+  const std::string& name = contender.name;
+  if (name == "tcp") return ours_over(collectives::connect_tcp(meeting), contender.announces);
+  if (name == "shm") return ours_over(collectives::connect_shm(meeting), contender.announces);
   if (name == "cuda_ipc")
-    return collectives::cuda::make_cuda_ipc_backend(meeting, {.all_reduce = algorithm});
+    return collectives::cuda::make_cuda_ipc_backend(meeting, {.all_reduce = contender.algorithm});
   if (const std::string& plugin = bench_backend_named(name).plugin; !plugin.empty())
     return collectives::load_plugin(plugin)(meeting);
   if (name == "nccl") return collectives::make_nccl_backend(meeting, {.blocking = true});
@@ -160,6 +163,7 @@ std::vector<Contender> contenders_of(const BenchOptions& options, int ranks) {
                             .backend = &backend,
                             .limit = backend.limit,
                             .set = set_of(backend, options.backends),
+                            .announces = options.announces,
                             .measure = {}});
   }
   const bool has_no_limit = options.collective == Collective::barrier ||
@@ -193,8 +197,7 @@ void open_contender(Contender& contender, const RankInfo& meeting) {
     return;
   }
   const std::shared_ptr<Backend> backend =
-      contender.backend ? connect(contender.name, contender.algorithm, meeting)
-                        : collectives::make_bare_ring(meeting);
+      contender.backend ? connect(contender, meeting) : collectives::make_bare_ring(meeting);
   contender.measure = [contender, backend](const Block& block, std::vector<RankRecord>& records) {
     measure_rank(contender, *backend, block, records[0]);
   };

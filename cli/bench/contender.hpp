@@ -38,6 +38,7 @@ struct Contender {
   const BenchBackend* backend = nullptr;  // none: a limit
   Limit limit = Limit::tcp;               // the limit that it is, or is compared with
   int set = 0;                            // the set whose ranks measure (process_layout.hpp)
+  bool announces = true;                  // ours, where the transport can
   // Measures a block, with one record for each rank that this process runs.
   std::function<void(const Block&, std::vector<RankRecord>&)> measure;
 

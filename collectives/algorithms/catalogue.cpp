@@ -44,23 +44,23 @@ static Schedule hierarchical_all_to_all(int size, int rank) {
 
 const std::vector<Algorithm>& all_algorithms() {
   using enum Collective;
-  constexpr bool cautionary = true;
+  constexpr bool cautionary = true, direct = true;
   static const std::vector<Algorithm> algorithms = {
       {all_reduce, "ring", rootless<ring_all_reduce>},
       {all_reduce, "halving_doubling", rootless<halving_doubling_all_reduce>},
       {all_reduce, "recursive_doubling", rootless<recursive_doubling_all_reduce>},
-      {all_reduce, "two_shot", rootless<two_shot_all_reduce>},
-      {all_reduce, "one_shot", rootless<one_shot_all_reduce>},
+      {all_reduce, "two_shot", rootless<two_shot_all_reduce>, !cautionary, direct},
+      {all_reduce, "one_shot", rootless<one_shot_all_reduce>, !cautionary, direct},
       {all_reduce, "double_tree", rootless<double_tree_all_reduce>},
       {all_reduce, "hierarchical", rootless<hierarchical_all_reduce>},
       {all_reduce, "naive", rootless<naive_all_reduce>, cautionary},
       {reduce_scatter, "ring", rootless<ring_reduce_scatter>},
       {reduce_scatter, "halving", rootless<halving_reduce_scatter>},
-      {reduce_scatter, "direct", rootless<direct_reduce_scatter>},
+      {reduce_scatter, "direct", rootless<direct_reduce_scatter>, !cautionary, direct},
       {reduce_scatter, "pat", rootless<pat_reduce_scatter>},
       {all_gather, "ring", rootless<ring_all_gather>},
       {all_gather, "doubling", rootless<doubling_all_gather>},
-      {all_gather, "direct", rootless<direct_all_gather>},
+      {all_gather, "direct", rootless<direct_all_gather>, !cautionary, direct},
       {all_gather, "bruck", rootless<bruck_all_gather>},
       {all_gather, "pat", rootless<pat_all_gather>},
       {broadcast, "binomial", binomial_broadcast},
@@ -77,7 +77,7 @@ const std::vector<Algorithm>& all_algorithms() {
       {gather, "binomial", binomial_gather},
       {scatter, "linear", linear_scatter},
       {scatter, "binomial", binomial_scatter},
-      {all_to_all, "pairwise", rootless<pairwise_all_to_all>},
+      {all_to_all, "pairwise", rootless<pairwise_all_to_all>, !cautionary, direct},
       {all_to_all, "bruck", rootless<bruck_all_to_all>},
       {all_to_all, "hierarchical", rootless<hierarchical_all_to_all>},
       {barrier, "dissemination", rootless<dissemination_barrier>},

@@ -35,6 +35,9 @@ struct Algorithm {
   // Ignores root where the collective has none.
   std::function<Schedule(int size, int rank, int root)> make;
   bool cautionary = false;  // for comparison only: it runs when asked for by name, never by default
+  // Every rank sends to every other one, and nothing is forwarded: such a call can be announced
+  // (execution/announcing_executor.hpp).
+  bool direct = false;
   std::vector<Case> only = {};    // of a file: the cases that it has; empty: all
   std::uint8_t number_added = 0;  // of a file: number_of() it
 

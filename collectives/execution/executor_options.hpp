@@ -22,6 +22,7 @@ struct ExecutorOptions {
   std::optional<ExecutorKind> kind = {};  // none: what RINGSIDE_EXECUTOR says
   std::size_t slice_bytes = 0;  // of a message at most, the same on every rank; 0: the transport's
   int slices_per_segment = 4;
+  bool announces = true;   // what the transport can announce, instead of sending messages
   std::string group = {};  // the name of a sub-group; empty: all ranks of the job
   Seconds timeout{120};    // how long a rank may wait without any progress
   Seconds warn_after{10};  // how long a rank waits before it warns; 0: it never warns

@@ -13,8 +13,8 @@
 // Nothing else is ordered: sends and receives each run ahead as far as the data allows
 // (data_flow.hpp).
 //
-// A one-shot all-reduce of a few bytes takes a shorter way where the transport has announcements
-// (transport/shm/announcement.hpp): no message, no slice, the same additions in the same order.
+// Calls in which nothing is forwarded take a shorter way where the transport has announcements
+// (announcing_executor.hpp).
 #include <algorithm>
 #include <climits>
 #include <compare>
@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithms/catalogue.hpp"
+#include "collectives/execution/announcing_executor.hpp"
 #include "collectives/execution/data_flow.hpp"
 #include "collectives/execution/executor.hpp"
 #include "collectives/execution/executor_options.hpp"
@@ -337,13 +337,13 @@ class PipelinedExecutor final : public Executor {
  public:
   PipelinedExecutor(Transport& transport, const ExecutorOptions& options)
       : Executor(transport),
-        one_shot_(number_of(find_algorithm(Collective::all_reduce, "one_shot"))),
+        announcing_(transport, options),
         slice_bytes_(options.slice_bytes != 0 ? options.slice_bytes : transport.slice_bytes()),
         slices_per_segment_(options.slices_per_segment),
         memory_(transport.window()) {}
 
   void run(const Task& task) override {
-    if (may_announce(task)) return add_announcements(task);
+    if (announcing_.takes(task)) return announcing_.run(task);
     const std::size_t element = size_of(task.call.type);
     const Chunks& chunks = task.chunks;
     const Buffers& buffers = task.buffers;
@@ -363,37 +363,6 @@ class PipelinedExecutor final : public Executor {
   }
 
  private:
-  // Whether this is a one-shot all-reduce of so few bytes that all ranks announce them.
-  bool may_announce(const Task& task) const {
-    const std::size_t bytes = task.chunks.count() * size_of(task.call.type),
-                      others = static_cast<std::size_t>(transport_.size()) - 1;
-    return task.call.collective == Collective::all_reduce && task.call.algorithm == one_shot_ &&
-           bytes > 0 && others > 0 && bytes * others <= transport_.announced_bytes();
-  }
-
-  // Every rank announces its input. Then it adds up what all ranks have announced, itself included,
-  // in the order of ranks: the additions of one_shot_all_reduce().
-  void add_announcements(const Task& task) {
-    const Call& call = task.call;
-    const std::size_t count = task.chunks.count(), bytes = count * size_of(call.type);
-    std::byte* const sum = task.buffers.output;
-    workspace_.assign(task.buffers.input, task.buffers.input + bytes);  // the output may be there
-    MessageHeader header = this->header(task, 0, count);
-    header.slice = MessageHeader::to_everybody;
-    transport_.post_send(Transport::everybody, header, workspace_);
-    for (int r = 0; r < transport_.size(); ++r) {
-      std::span<const std::byte> theirs = workspace_;
-      if (r != transport_.rank()) {
-        transport_.post_receive(r, header, {});
-        theirs = transport_.wait(Deadline::never())->payload;
-      }
-      if (r == 0)
-        std::memcpy(sum, theirs.data(), bytes);
-      else
-        combine(call.type, call.reduce, sum, sum, theirs.data(), count);
-    }
-  }
-
   void pipeline(const DataFlow& flow, const Task& task) {
     const Buffers buffers = prepare(flow, task);
     const Slicing slicing(task, flow, slice_bytes_, slices_per_segment_);
@@ -444,7 +413,7 @@ class PipelinedExecutor final : public Executor {
     return buffers;
   }
 
-  const std::uint8_t one_shot_;  // the algorithm's number in the catalogue
+  AnnouncingExecutor announcing_;
   const std::size_t slice_bytes_;
   const int slices_per_segment_;
   std::map<std::pair<const Schedule*, bool>, DataFlow> flows_;

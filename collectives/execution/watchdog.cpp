@@ -13,37 +13,33 @@ Watchdog::Watchdog(Transport& inner, ControlChannel& control, const ExecutorOpti
       patience_(std::min(options.timeout, ControlChannel::poll_interval)),
       monitor_(control, options, WaitMonitor::Numbers::of_the_group) {}
 
-// In the schedule. Announcements have one header for all ranks, and two ranks meet in this step.
-std::uint32_t Watchdog::step_of(const MessageHeader& header, int peer) const {
-  return header.announced() ? static_cast<std::uint32_t>(rank() + peer) : header.step;
-}
-
-void Watchdog::note_sent(int peer, const MessageHeader& header) {
+void Watchdog::note_sent(const Posted& message, std::uint32_t slice, std::size_t bytes) {
   ++traffic_.messages_sent;
-  traffic_.payload_bytes_sent += header.bytes;
+  traffic_.payload_bytes_sent += bytes;
   if (Trace* trace = Trace::here())
     trace->add(Trace::Message{.kind = Trace::Message::sent,
-                              .peer = peer,
-                              .step = static_cast<int>(step_of(header, peer)),
-                              .slice = header.announced() ? 0 : header.slice,
-                              .bytes = header.bytes,
+                              .peer = message.peer,
+                              .step = static_cast<int>(message.step),
+                              .slice = slice,
+                              .bytes = bytes,
                               .time = Clock::now()});
 }
 
 void Watchdog::post_send(int peer, const MessageHeader& header,
                          std::span<const std::byte> payload) {
-  if (peer == everybody) {
-    for (int r = 0; r < size(); ++r)
-      if (r != rank()) note_sent(r, header);
-  } else {
-    note_sent(peer, header);
-    sends_.push_back({peer, header.step});
-  }
+  sends_.push_back({peer, header.step});
+  note_sent(sends_.back(), header.slice, header.bytes);
   inner_.post_send(peer, header, payload);
 }
 
+void Watchdog::announce(const MessageHeader& header, std::span<const Shown> shown) {
+  for (int r = 0; r < size(); ++r)
+    if (r != rank()) note_sent({r, shown[r].step}, header.step, shown[r].payload.size());
+  inner_.announce(header, shown);
+}
+
 void Watchdog::post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) {
-  receive_ = {peer, step_of(expected, peer)};
+  receive_ = {peer, expected.step};
   inner_.post_receive(peer, expected, into);
 }
 

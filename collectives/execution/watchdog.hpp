@@ -49,6 +49,7 @@ class Watchdog final : public Transport {
   void post_send(int peer, const MessageHeader& header,
                  std::span<const std::byte> payload) override;
   void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override;
+  void announce(const MessageHeader& header, std::span<const Shown> shown) override;
 
   // Throws Error when it learns that the ranks make different calls, and RankFailure when a rank is
   // gone or nothing has completed for options.timeout.
@@ -62,8 +63,7 @@ class Watchdog final : public Transport {
     int peer = -1;  // -1: none
     std::uint32_t step = 0;
   };
-  std::uint32_t step_of(const MessageHeader& header, int peer) const;
-  void note_sent(int peer, const MessageHeader& header);
+  void note_sent(const Posted& message, std::uint32_t slice, std::size_t bytes);
   void note_completion(const Completion& completion);
 
   Transport& inner_;

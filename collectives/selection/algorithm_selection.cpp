@@ -4,7 +4,6 @@
 #include <bit>
 #include <limits>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -13,9 +12,8 @@
 namespace ringside::collectives {
 
 // Costs within this factor count as equal: the model is not more accurate. Of equals, the first in
-// the catalogue is selected. Where ranks take turns on a core while they wait for shared memory, it
-// is the one whose messages wait for each other least: two_shot instead of ring
-// (docs/performance.md).
+// the catalogue is selected, but before that one which is announced, if ranks take turns on a core:
+// each wait is a turn, and the model knows less of it (docs/performance.md).
 constexpr double tolerance = 1.05;
 
 AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
@@ -61,18 +59,7 @@ const Algorithm& AlgorithmSelection::choose(Collective collective, std::size_t c
                                : *found_.emplace(kind, &cheapest(kind)).first->second;
 }
 
-// Whether all buffers of that kind are so short that ranks announce them: then the one-shot
-// algorithm needs no message at all, and no other can be cheaper.
-bool AlgorithmSelection::may_announce(const Kind& kind) const {
-  const std::uint64_t longest =
-                          kind.size_class == 0 ? 0 : (std::uint64_t{1} << kind.size_class) - 1,
-                      others = static_cast<std::uint64_t>(kind.size) - 1;
-  return kind.collective == Collective::all_reduce && kind.size_class < 32 &&
-         longest * others <= costs_->common.announced_bytes && longest > 0;
-}
-
 const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
-  if (may_announce(kind)) return find_algorithm(kind.collective, "one_shot");
   const std::vector<const Algorithm*> algorithms = algorithms_to_select(kind.collective);
   if (algorithms.size() == 1) return *algorithms.front();
 
@@ -81,7 +68,7 @@ const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
   struct Candidate {
     const Algorithm* algorithm;
     double least = 0;
-    std::optional<Cost> cost = {};  // if it was walked
+    std::optional<double> seconds = {};  // if it was walked
   };
   std::vector<Candidate> candidates;
   std::vector<Candidate*> by_least;
@@ -94,20 +81,18 @@ const Algorithm& AlgorithmSelection::cheapest(const Kind& kind) const {
   double good_enough = std::numeric_limits<double>::infinity();
   for (Candidate* candidate : by_least) {
     if (candidate->least > good_enough) break;
-    candidate->cost = costs_->cost_of(*candidate->algorithm, kind.size, middle);
-    good_enough = std::min(good_enough, candidate->cost->seconds * tolerance);
+    candidate->seconds = costs_->seconds_of(*candidate->algorithm, kind.size, middle);
+    good_enough = std::min(good_enough, *candidate->seconds * tolerance);
   }
-  const auto turns_and_seconds = [](const Candidate& candidate) {
-    return std::pair(candidate.cost->waits, candidate.cost->seconds);
-  };
-  const Candidate* selected = nullptr;
-  for (const Candidate& candidate : candidates) {
-    if (!candidate.cost || candidate.cost->seconds > good_enough) continue;
-    if (!selected || (costs_->common.take_turns(kind.size) &&
-                      turns_and_seconds(candidate) < turns_and_seconds(*selected)))
-      selected = &candidate;
-  }
-  return *selected->algorithm;
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    return !candidate.seconds || *candidate.seconds > good_enough;
+  });
+  const int cores = costs_->common.cores;
+  const bool take_turns = cores > 0 && kind.size > cores;
+  const auto announced = std::ranges::find_if(candidates, [&](const Candidate& candidate) {
+    return take_turns && costs_->announces(*candidate.algorithm);
+  });
+  return *(announced != candidates.end() ? announced : candidates.begin())->algorithm;
 }
 
 }  // namespace ringside::collectives

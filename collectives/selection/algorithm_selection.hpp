@@ -53,7 +53,6 @@ class AlgorithmSelection {
     int size_class;  // of the buffer: 0 for no bytes, k for 2^(k-1) to 2^k - 1
     auto operator<=>(const Kind&) const = default;
   };
-  bool may_announce(const Kind& kind) const;
   const Algorithm& cheapest(const Kind& kind) const;
 
   std::map<Collective, const Algorithm*> forced_;

@@ -12,7 +12,7 @@
 #include "collectives/execution/executor.hpp"
 #include "collectives/execution/watchdog.hpp"
 #include "collectives/selection/calibration_file.hpp"
-#include "collectives/transport/shm/announcement.hpp"
+#include "collectives/transport/shm/shm.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -117,14 +117,14 @@ MachineCosts built_in_costs(std::string_view transport) {
       .per_byte = {
           {0.2e-9, 0.08e-9, 0.02e-9}, {0.33e-9, 0.16e-9, 0.025e-9}, {1.0e-9, 0.4e-9, 0.08e-9}}};
   if (transport == "shm")
-    costs = {.common = {.alpha = 0.46e-6,
-                        .overhead = 0.44e-6,
-                        .turn = 1.5e-6,
-                        .slice_bytes = 128 * 1024},
-             .per_byte = {{0.077e-9, 0.066e-9, 0.02e-9},
-                          {0.075e-9, 0.042e-9, 0.025e-9},
-                          {0.17e-9, 0.084e-9, 0.05e-9}}};
-  if (transport == "shm") costs.common.announced_bytes = announced_bytes_in_a_round;
+    costs = {
+        .common = {.alpha = 0.7e-6,
+                   .overhead = 0.42e-6,
+                   .turn = 2.5e-6,
+                   .slice_bytes = 128 * 1024,
+                   .announced_bytes = ShmOptions{}.announced_bytes},
+        .per_byte = {
+            {0.1e-9, 0.06e-9, 0.025e-9}, {0.15e-9, 0.07e-9, 0.03e-9}, {0.24e-9, 0.1e-9, 0.06e-9}}};
   if (transport == "threads")
     costs = {
         .common = {.alpha = 16e-6, .overhead = 8e-6, .turn = 5e-6, .slice_bytes = 256 * 1024},

@@ -20,6 +20,10 @@ constexpr double most_moves = 50000, most_entries = 500000;
 // counts where the cores are known; elsewhere a copy is free, as in the literature.
 constexpr double copy_of_piece = 0.4e-6;
 
+// To see another rank's announcement takes this part of a message's overhead: there is no slot to
+// wait for, and no header to compare.
+constexpr double overhead_of_announced = 0.25;
+
 constexpr double not_yet = -1;
 
 // A slice that a rank sends or receives. `entry` is its index in the tables of RankWalk. `needs` is
@@ -210,7 +214,6 @@ class Walk {
         cost.work += (move.adds ? move.bytes * parameters_.gamma : 0) + move.copying;
       cost.sent.push_back(walk.sent);
     }
-    cost.waits = waits_;
     cost.latency = waits_ * latency_;
     cost.seconds = parameters_.cores > 0
                        ? std::max(cost.path, cost.latency + cost.work / parameters_.cores)
@@ -256,6 +259,30 @@ CostParameters MachineCosts::at(std::uint64_t buffer_bytes) const {
   costs.copy = place.of(low.copy, high.copy);
   costs.gamma = place.of(low.gamma, high.gamma);
   return costs;
+}
+
+// Seconds of a call that is announced (execution/announcing_executor.hpp). It is not walked: a rank
+// waits once in each round, and copies what it shows once, not for each other rank.
+static double announced_seconds(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes,
+                                const CostParameters& parameters) {
+  using enum Collective;
+  const double p = ranks, others = p - 1, bytes = static_cast<double>(buffer_bytes);
+  // How many buffers a rank shows and reads, and how many of these it adds.
+  double shown = others / p, read = others / p, added = 0, rounds = 1;
+  if (algorithm.collective == reduce_scatter) added = read;
+  if (algorithm.collective == all_gather) shown = 1 / p;
+  if (algorithm.collective == all_reduce) {
+    const bool two_shot = algorithm.name == "two_shot";
+    shown = 1;
+    read = others * (two_shot ? 2 / p : 1);
+    added = others * (two_shot ? 1 / p : 1);
+    rounds = two_shot ? 2 : 1;
+  }
+  rounds *= std::max(1.0, std::ceil(bytes / static_cast<double>(parameters.announced_bytes)));
+  const double per_core = parameters.cores > 0 ? std::max(1.0, p / parameters.cores) : 1;
+  return rounds * (parameters.alpha + parameters.turn * (per_core - 1)) +
+         per_core * (rounds * others * overhead_of_announced * parameters.overhead +
+                     bytes * ((shown + read) * parameters.copy + added * parameters.gamma));
 }
 
 double MachineCosts::correction(const Algorithm& algorithm, int ranks,
@@ -310,20 +337,22 @@ Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
   return cost_of(schedules, Chunks::even(bytes, schedules[0].chunks), 1, parameters);
 }
 
-Cost MachineCosts::cost_of(const Algorithm& algorithm, int ranks,
-                           std::uint64_t buffer_bytes) const {
-  Cost cost = collectives::cost_of(algorithm, ranks, buffer_bytes, at(buffer_bytes));
-  cost.seconds *= correction(algorithm, ranks, buffer_bytes);
-  return cost;
+double MachineCosts::uncorrected_seconds_of(const Algorithm& algorithm, int ranks,
+                                            std::uint64_t buffer_bytes) const {
+  const CostParameters costs = at(buffer_bytes);
+  return announces(algorithm) ? announced_seconds(algorithm, ranks, buffer_bytes, costs)
+                              : cost_of(algorithm, ranks, buffer_bytes, costs).seconds;
 }
 
 double MachineCosts::seconds_of(const Algorithm& algorithm, int ranks,
                                 std::uint64_t buffer_bytes) const {
-  return cost_of(algorithm, ranks, buffer_bytes).seconds;
+  return uncorrected_seconds_of(algorithm, ranks, buffer_bytes) *
+         correction(algorithm, ranks, buffer_bytes);
 }
 
 double MachineCosts::least_seconds_of(const Algorithm& algorithm, int ranks,
                                       std::uint64_t buffer_bytes) const {
+  if (announces(algorithm)) return seconds_of(algorithm, ranks, buffer_bytes);
   const std::vector<Schedule> schedules = make_schedules(algorithm, ranks);
   return least_seconds(schedules, Chunks::even(buffer_bytes, schedules[0].chunks), 1,
                        at(buffer_bytes)) *

@@ -58,10 +58,7 @@ struct CostParameters {
   double turn = 0;      // added to alpha for each further rank on a core
   int cores = 0;        // shared by all ranks; 0: each rank has as many as it needs
   std::uint64_t slice_bytes = 0;      // maximum payload of a message; 0: chunks are not sliced
-  std::uint64_t announced_bytes = 0;  // Transport::announced_bytes(); no cost depends on it
-  // Whether ranks take turns on a core while they wait for shared memory, where alone they
-  // announce.
-  bool take_turns(int ranks) const { return announced_bytes > 0 && cores > 0 && ranks > cores; }
+  std::uint64_t announced_bytes = 0;  // Transport::announced_bytes()
   bool operator==(const CostParameters&) const = default;
 };
 
@@ -71,11 +68,10 @@ struct Sent {
 };
 
 struct Cost {
-  double path = 0;         // seconds until the last rank is done, if each rank has a core
-  double work = 0;         // core-seconds of all ranks together
-  int waits = 0;           // the most messages that wait for each other
-  double latency = 0;      // seconds of these, without bytes and cores
-  double seconds = 0;      // the estimate: max(path, latency + work / cores)
+  double path = 0;     // seconds until the last rank is done, if each rank has a core
+  double work = 0;     // core-seconds of all ranks together
+  double latency = 0;  // seconds of the messages that wait for each other, without bytes and cores
+  double seconds = 0;  // the estimate: max(path, latency + work / cores)
   std::vector<Sent> sent;  // [rank]
 };
 
@@ -106,11 +102,15 @@ struct MachineCosts {
   CostParameters at(std::uint64_t buffer_bytes) const;
   // The factor for a call, interpolated likewise; 1 if it was not measured.
   double correction(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
-  // What a call costs here: the walk, its seconds corrected.
-  Cost cost_of(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
+  // What a call takes here: by a walk, or as it is announced.
+  double uncorrected_seconds_of(const Algorithm& algorithm, int ranks,
+                                std::uint64_t buffer_bytes) const;
   double seconds_of(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
   // At most seconds_of(), within rounding errors, and without a walk.
   double least_seconds_of(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
+  bool announces(const Algorithm& algorithm) const {
+    return algorithm.direct && common.announced_bytes > 0;
+  }
   bool operator==(const MachineCosts&) const = default;
 };
 

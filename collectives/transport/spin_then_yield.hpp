@@ -12,10 +12,14 @@ namespace ringside::collectives {
 
 class SpinThenYield {
  public:
-  // Calls `done` for 50 microseconds or until the deadline. Returns whether it returned true.
+  explicit SpinThenYield(Seconds longest = Seconds(50e-6)) : longest_(longest) {}
+
+  // Calls `done` until it returns true, for `longest` or until the deadline. Returns whether it
+  // did.
   bool until(const Deadline& deadline, const std::function<bool()>& done);
 
  private:
+  Seconds longest_;
   int sleeps_at_once_ = 0;
 };
 

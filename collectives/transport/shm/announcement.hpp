@@ -1,8 +1,10 @@
-// Announcements: what a rank shows to all other ranks at once, with the flag beside the data.
+// Announcements: what a rank shows to all other ranks at once, instead of a message to each.
 //
 // For a few bytes, a call costs what the cache lines cost that move between cores. A message
 // through a channel (shm.hpp) moves four or more: header, payload, the sender's flag, the
-// receiver's flag. An announcement of up to 48 bytes moves one.
+// receiver's flag. An announcement of up to 48 bytes moves one, as the flag lies beside the data.
+// For many bytes, a call costs copies and turns on a core. A rank copies what is for everybody
+// once, not for each other rank, and waits once for all of them.
 //
 //     segment of rank 2:    [ announcement 0 ]  [ announcement 1 ]
 //
@@ -10,9 +12,8 @@
 //                           | the rest of the payload ...              |
 //                           | header                                   |     to name a mismatch
 //
-// An announcement is a message with the peer Transport::everybody and the slice
-// MessageHeader::to_everybody; no wait() reports that it is sent. Every rank announces once in a
-// round, with the same header, and receives the announcements of all others before the next round.
+// A payload that is longer, or that has a part for each rank, lies in the room of its rank's
+// segment (shm.hpp). All ranks announce alike, so it lies at the same place in all segments.
 //
 // In round n every rank writes its payload and its fingerprint into
 // its own announcement n mod 2, and then stores the number n with release. A rank that loads n with
@@ -37,14 +38,10 @@
 
 namespace ringside::collectives {
 
-// What a rank reads of all other ranks in one round at most: a quarter of a first-level cache. With
-// two ranks, one announcement may be as long.
-constexpr std::size_t announced_bytes_in_a_round = 8192;
-
 struct alignas(128) Announcement {
   one_sided::Number number = 0;  // of the round; 0 at first, and rounds begin with 1
   std::uint64_t fingerprint = 0;
-  std::byte payload[announced_bytes_in_a_round] = {};
+  std::byte payload[8192] = {};  // a quarter of a first-level cache; a longer one lies in the room
   MessageHeader header;
 };
 static_assert(offsetof(Announcement, payload) == 16, "48 bytes of payload share the flag's line");

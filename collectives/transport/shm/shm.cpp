@@ -44,24 +44,67 @@ std::size_t channel_bytes(const ShmLayout& layout) {
   return sizeof(Channel) + layout.slots * sizeof(Slot) + layout.room_bytes;
 }
 
+// There the room of long announcements begins: those of two rounds are read at once, and one may
+// not fit before its end.
+std::size_t end_of_channels(const ShmLayout& layout, int size) {
+  return sizeof(SegmentHead) + static_cast<std::size_t>(size - 1) * channel_bytes(layout);
+}
+constexpr std::size_t announcements_in_room = 3;
+
 constexpr std::size_t rounded(std::size_t bytes) {
   return (bytes + 127) / 128 * 128;
+}
+
+// Where the long payloads of one writer lie in a room.
+//
+// Ranks that take turns on a core are CROWDED. The reader's cache is then often the writer's, so a
+// payload is best where one was a moment ago: each place is as long as the longest payload, and
+// there are no more places than payloads under way. Otherwise payloads lie side by side and go
+// round the room, which must hold one more than are under way, since one may not fit before its
+// end.
+class Places {
+ public:
+  Places() = default;
+  Places(std::size_t room, std::size_t longest, std::size_t under_way, bool crowded) : end_(room) {
+    if (!crowded && room >= (under_way + 1) * longest) return;
+    each_ = longest;
+    end_ = under_way * longest;
+  }
+
+  std::size_t next(std::size_t bytes) {
+    const std::size_t taken = std::max(each_, rounded(bytes));
+    if (free_from_ + taken > end_) free_from_ = 0;
+    return std::exchange(free_from_, free_from_ + taken);
+  }
+
+ private:
+  std::size_t end_ = 0, free_from_ = 0;
+  std::size_t each_ = 0;  // 0: payloads lie side by side
+};
+
+SlotWriter writer(bool crowded) {  // whose payload its reader may read in the same cache
+  return crowded ? SlotWriter::never_streams() : SlotWriter();
+}
+
+// The time of a short copy tells nothing.
+void write(std::byte* into, std::span<const std::byte> payload, SlotWriter& long_ones) {
+  if (payload.size() > most_in_a_slot)
+    long_ones.write(into, payload);
+  else if (!payload.empty())
+    std::memcpy(into, payload.data(), payload.size());
 }
 
 // One side of a channel: the sender's or the receiver's.
 class ChannelEnd {
  public:
   ChannelEnd() = default;
-  // `crowded`: ranks take turns on a core. The reader's cache is then often the writer's, so a long
-  // payload is best where the last one was, and should not be written past the caches. Otherwise
-  // long payloads go round the room.
   ChannelEnd(std::byte* memory, const ShmLayout& layout, bool crowded)
       : channel_(reinterpret_cast<Channel*>(memory)),
         slots_(reinterpret_cast<Slot*>(memory + sizeof(Channel))),
         room_(memory + sizeof(Channel) + layout.slots * sizeof(Slot)),
         layout_(layout),
-        goes_round_(!crowded && layout.room_bytes > layout.slots * layout.piece_bytes),
-        writer_(crowded ? SlotWriter::never_streams() : SlotWriter()) {}
+        places_(layout.room_bytes, layout.piece_bytes, layout.slots, crowded),
+        writer_(writer(crowded)) {}
 
   // Looks as far ahead as it can: the receiver's counter comes from the receiver's cache.
   bool may_write() {
@@ -76,12 +119,9 @@ class ChannelEnd {
 
   void write(const MessageHeader& header, std::span<const std::byte> piece) {
     slot().message = header;
-    if (piece.size() > most_in_a_slot) {
-      slot().place = place_for(piece.size());
-      writer_.write(room_ + slot().place, piece);
-    } else if (!piece.empty()) {
-      std::memcpy(slot().payload, piece.data(), piece.size());
-    }
+    if (piece.size() > most_in_a_slot)
+      slot().place = static_cast<std::uint32_t>(places_.next(piece.size()));
+    collectives::write(payload(piece.size()), piece, writer_);
     one_sided::publish<HostMemory>(*channel_, next_++);
   }
 
@@ -93,22 +133,13 @@ class ChannelEnd {
  private:
   Slot& slot() const { return slots_[one_sided::slot_of(next_, layout_.slots)]; }
 
-  // Pieces under way lie side by side behind this one, round the end of the room, where one may not
-  // have fitted: a room for one more than there are slots is large enough.
-  std::uint32_t place_for(std::size_t bytes) {
-    if (!goes_round_) return one_sided::slot_of(next_, layout_.slots) * layout_.piece_bytes;
-    if (free_from_ + bytes > layout_.room_bytes) free_from_ = 0;
-    return std::exchange(free_from_, free_from_ + static_cast<std::uint32_t>(rounded(bytes)));
-  }
-
   Channel* channel_ = nullptr;
   Slot* slots_ = nullptr;
   std::byte* room_ = nullptr;
   ShmLayout layout_{};
-  bool goes_round_ = false;
-  Number next_ = 1;              // the piece that this side writes, or reads, next
-  Number writable_ = 1;          // the sender may write all pieces before this one
-  std::uint32_t free_from_ = 0;  // where the sender writes the next long payload
+  Number next_ = 1;      // the piece that this side writes, or reads, next
+  Number writable_ = 1;  // the sender may write all pieces before this one
+  Places places_;        // of long payloads, which the sender chooses
   SlotWriter writer_;
 };
 
@@ -130,7 +161,10 @@ class ShmTransport final : public Transport {
         layout_(layout),
         segments_(std::move(segments)),
         to_(segments_.size()),
-        from_(segments_.size()) {
+        from_(segments_.size()),
+        places_(announcements_in_room * layout.announced_bytes, layout.announced_bytes, 2, crowded),
+        writer_(writer(crowded)),
+        poll_(crowded ? Seconds(200e-6) : Seconds(50e-6)) {
     for (int r = 0; r < size(); ++r)
       if (r != rank) {
         to_[r] = ChannelEnd(channel_memory(rank, r), layout, crowded);
@@ -148,17 +182,39 @@ class ShmTransport final : public Transport {
   std::string_view name() const override { return "shm"; }
   int window() const override { return static_cast<int>(layout_.slots); }
   std::size_t slice_bytes() const override { return ShmOptions{}.piece_bytes; }
-  std::size_t announced_bytes() const override { return announced_bytes_in_a_round; }
+  std::size_t announced_bytes() const override { return layout_.announced_bytes; }
 
   void post_send(int peer, const MessageHeader& header,
                  std::span<const std::byte> payload) override {
-    if (peer == everybody) return announce(header, payload);
     outgoing_.push_back({peer, header, payload});
     fill_slots();
   }
 
   void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) override {
-    incoming_ = {peer, expected, into};
+    if (expected.announced())  // all ranks' headers are this rank's: no copy
+      awaited_announcement_ = peer;
+    else
+      incoming_ = {peer, expected, into};
+  }
+
+  void announce(const MessageHeader& header, std::span<const Shown> shown) override {
+    Announcement& mine = announcement_of(rank(), ++round_);
+    mine.header = header;
+    mine.fingerprint = fingerprint_of(header);
+    // All ranks announce alike, so their payloads lie at the same place in all segments.
+    const bool to_everybody = header.slice == MessageHeader::to_everybody;
+    apart_ = to_everybody ? 0 : rounded(header.bytes);
+    beside_number_ = to_everybody && header.bytes <= sizeof mine.payload;
+    if (!beside_number_)
+      place_ =
+          places_.next(to_everybody ? header.bytes : apart_ * static_cast<std::size_t>(size()));
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      write(announced_by(rank(), r), shown[r].payload, writer_);
+      if (to_everybody) break;
+    }
+    one_sided::announce<HostMemory>(mine.number, round_);
+    others_may_sleep_ = true;
   }
 
   std::optional<Completion> wait(const Deadline& deadline) override {
@@ -214,9 +270,11 @@ class ShmTransport final : public Transport {
       outgoing_.erase(outgoing_.begin());
       return Completion{Completion::sent, {}};
     }
+    if (awaited_announcement_ >= 0)
+      return has_announced(awaited_announcement_) ? std::optional(take_announcement())
+                                                  : std::nullopt;
     while (can_receive())
-      if (const auto payload = incoming_.expected.announced() ? take_announcement() : take_piece())
-        return Completion{Completion::received, *payload};
+      if (const auto payload = take_piece()) return Completion{Completion::received, *payload};
     return std::nullopt;
   }
 
@@ -270,26 +328,25 @@ class ShmTransport final : public Transport {
     wake(peer);
   }
 
-  void announce(const MessageHeader& header, std::span<const std::byte> payload) {
-    Announcement& mine = announcement_of(rank(), ++round_);
-    mine.header = header;
-    mine.fingerprint = fingerprint_of(header);
-    std::memcpy(mine.payload, payload.data(), payload.size());
-    one_sided::announce<HostMemory>(mine.number, round_);
-    others_may_sleep_ = true;
-  }
-
   Announcement& announcement_of(int r, Number round) const {
     return head(r).announcements[round % 2];
   }
 
+  // Where rank `to` reads what rank `from` shows it in this round.
+  std::byte* announced_by(int from, int to) const {
+    std::byte* const first =
+        beside_number_ ? announcement_of(from, round_).payload
+                       : segments_[from].data() + end_of_channels(layout_, size()) + place_;
+    return first + static_cast<std::size_t>(to) * apart_;
+  }
+
   // The fingerprints stand for the headers, which are compared only to name the difference.
-  std::span<const std::byte> take_announcement() {
-    const int peer = std::exchange(incoming_.peer, -1);
+  Completion take_announcement() {
+    const int peer = std::exchange(awaited_announcement_, -1);
     const Announcement &mine = announcement_of(rank(), round_),
                        &seen = announcement_of(peer, round_);
     if (seen.fingerprint != mine.fingerprint) check_message(mine.header, seen.header, rank(), peer);
-    return std::span(seen.payload).first(mine.header.bytes);
+    return {Completion::received, {announced_by(peer, rank()), mine.header.bytes}};
   }
 
   // After an announcement, once. Not at once: the fence in wake() waits until the announcement's
@@ -300,20 +357,22 @@ class ShmTransport final : public Transport {
       if (r != rank()) wake(r);
   }
 
+  bool has_announced(int r) const {
+    return one_sided::is_announced<HostMemory>(announcement_of(r, round_).number, round_);
+  }
+
   bool receiving() const { return incoming_.peer >= 0 && !reading_; }
   bool can_receive() const {
-    if (!receiving()) return false;
-    const int peer = incoming_.peer;
-    if (!incoming_.expected.announced()) return from_[peer].may_read();
-    return one_sided::is_announced<HostMemory>(announcement_of(peer, round_).number, round_);
+    if (awaited_announcement_ >= 0) return has_announced(awaited_announcement_);
+    return receiving() && from_[incoming_.peer].may_read();
   }
 
   bool can_send() { return !outgoing_.empty() && to_[outgoing_.front().peer].may_write(); }
 
   // A peer that this rank waits for and that has left; -1: none.
   int departed_peer() const {
-    for (const int peer :
-         {receiving() ? incoming_.peer : -1, outgoing_.empty() ? -1 : outgoing_.front().peer})
+    for (const int peer : {awaited_announcement_, receiving() ? incoming_.peer : -1,
+                           outgoing_.empty() ? -1 : outgoing_.front().peer})
       if (peer >= 0 && HostMemory::load_acquire(head(peer).left.value) != 0) return peer;
     return -1;
   }
@@ -334,7 +393,8 @@ class ShmTransport final : public Transport {
   }
 
   // A poll costs next to nothing, and a peer that runs answers within a fraction of a microsecond.
-  // With more ranks than cores the peer may not run: then this rank yields its core at once.
+  // With more ranks than cores the peer may not run: then this rank yields its core at once. It
+  // also yields for longer before it sleeps: until all others on the core have had their turn.
   const int polls_without_yield_;
   ShmLayout layout_;
   std::vector<SharedSegment> segments_;  // [rank]
@@ -343,8 +403,14 @@ class ShmTransport final : public Transport {
   Incoming incoming_;
   bool reading_ = false;            // the executor reads the payload in the slot
   std::vector<std::byte> scratch_;  // for a message in pieces without a place of its own
+  int awaited_announcement_ = -1;   // by this rank; -1: none
   Number round_ = 0;                // of the last announcement
-  bool others_may_sleep_ = false;   // they wait for that announcement, and nobody has woken them
+  bool beside_number_ = false;      // its payload lies there, otherwise at place_ in the room
+  std::size_t place_ = 0;
+  std::size_t apart_ = 0;  // bytes between the payloads of two ranks
+  Places places_;          // of long announcements
+  SlotWriter writer_;
+  bool others_may_sleep_ = false;  // they wait for that announcement, and nobody has woken them
   SpinThenYield poll_;
 };
 
@@ -365,11 +431,12 @@ ShmLayout shm_layout(const ShmOptions& options, int size) {
                           rounded(std::min(options.room_bytes, options.segment_bytes / 2 / peers)),
                       least = slots * piece_bytes;
   return {static_cast<std::uint32_t>(piece_bytes), slots,
-          static_cast<std::uint32_t>(room < least + piece_bytes ? least : room)};
+          static_cast<std::uint32_t>(room < least + piece_bytes ? least : room),
+          static_cast<std::uint32_t>(rounded(options.announced_bytes))};
 }
 
 std::size_t shm_segment_bytes(const ShmLayout& layout, int size) {
-  return sizeof(SegmentHead) + static_cast<std::size_t>(size - 1) * channel_bytes(layout);
+  return end_of_channels(layout, size) + announcements_in_room * layout.announced_bytes;
 }
 
 std::unique_ptr<Transport> make_shm_transport(int rank, std::uint32_t job, const ShmLayout& layout,

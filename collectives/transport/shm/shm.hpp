@@ -6,7 +6,7 @@
 // payload longer than a piece travels in pieces. No system call is made while messages flow.
 //
 //     segment of rank 2:  [ doorbell | left ]  [ channel from 0 ]  [ channel from 1 ]  ...
-//                         [ announcements   ]
+//                         [ announcements   ]  [ room of long announcements            ]
 //
 //     a channel:          [ flags ]  [ slot: header | short payload ]  [ slot ]  ...
 //                         [ room: long payloads, one after the other, then again from the front ]
@@ -16,12 +16,13 @@
 // all-reduce of 64 KB on two ranks takes 4.8 us, where it took 10.2 with a fixed place for each
 // slot (docs/performance.md).
 //
-// A few bytes for all other ranks do not go through channels (announcement.hpp).
+// What a rank has for all other ranks at once does not go through channels (announcement.hpp).
 //
-// A rank that waits polls for some 50 microseconds and yields its core between two polls. Then it
-// sleeps on its doorbell, and the peer that brings the awaited message wakes it. Before a rank
-// leaves it sets `left` in its segment and wakes all others. A rank that dies cannot do that: its
-// peers learn it from the control channel (diagnostics/control_channel.hpp).
+// A rank that waits polls for some 50 microseconds and yields its core between two polls; where
+// ranks take turns on a core, for 200. Then it sleeps on its doorbell, and the peer that brings the
+// awaited message wakes it. Before a rank leaves it sets `left` in its segment and wakes all
+// others. A rank that dies cannot do that: its peers learn it from the control channel
+// (diagnostics/control_channel.hpp).
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ struct ShmOptions {
   std::uint32_t slots = 4;              // per channel, a power of two
   std::uint64_t room_bytes = 2u << 20;  // per channel, if half of segment_bytes is enough for all
   std::uint64_t segment_bytes = 8u << 20;
+  std::uint32_t announced_bytes = 10 * 128 * 1024;  // at once; a segment has three times as many
 };
 
 // A channel, the same on all ranks.
@@ -48,6 +50,7 @@ struct ShmLayout {
   std::uint32_t piece_bytes;  // of payload, at most; a multiple of 128
   std::uint32_t slots;
   std::uint32_t room_bytes;  // a multiple of 128, and slots * piece_bytes at least
+  std::uint32_t announced_bytes;
   bool operator==(const ShmLayout&) const = default;
 };
 

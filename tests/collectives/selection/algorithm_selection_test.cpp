@@ -23,7 +23,8 @@ namespace {
 // rank.
 MachineCosts network(double bytes_per_message) {
   MachineCosts costs{.common = {.alpha = 1e-5, .overhead = 1e-6, .slice_bytes = 256 * 1024}};
-  for (auto& per_byte : costs.per_byte) per_byte = {1e-5 / bytes_per_message, 0, 1e-12};
+  const double beta = 1e-5 / bytes_per_message;
+  for (auto& per_byte : costs.per_byte) per_byte = {.beta = beta, .copy = beta, .gamma = 1e-12};
   return costs;
 }
 
@@ -113,17 +114,25 @@ TEST_CASE("the selection is the first in the catalogue that is within 5 % of the
         }
 }
 
-TEST_CASE("of equals, ranks that take turns on a core over shared memory select the fewest waits") {
-  const auto selected = [](std::string_view transport, int cores, Collective collective) {
-    MachineCosts costs = built_in_costs(transport);
-    costs.common.cores = cores;
-    return by(costs).choose(collective, 1'000'000, DataType::uint8, 4).name;
+TEST_CASE("over shared memory announced calls are cheaper, and most where ranks take turns") {
+  const auto selected = [](const MachineCosts& costs, int cores, Collective collective,
+                           std::size_t bytes = 1'000'000) {
+    MachineCosts changed = costs;
+    changed.common.cores = cores;
+    return by(changed).choose(collective, bytes, DataType::uint8, 4).name;
   };
-  CHECK(selected("shm", 2, Collective::all_reduce) == "two_shot");
-  CHECK(selected("shm", 4, Collective::all_reduce) == "ring");
-  CHECK(selected("tcp", 2, Collective::all_reduce) != "two_shot");
-  CHECK(selected("shm", 2, Collective::reduce_scatter) == "direct");
-  CHECK(selected("shm", 4, Collective::reduce_scatter) == "ring");
+  const MachineCosts shm = built_in_costs("shm");
+  CHECK(selected(shm, 2, Collective::all_reduce) == "two_shot");
+  CHECK(selected(shm, 4, Collective::all_reduce) == "two_shot");
+  CHECK(selected(shm, 2, Collective::all_reduce, 4) == "one_shot");
+  CHECK(selected(shm, 2, Collective::reduce_scatter) == "direct");
+  CHECK(selected(shm, 2, Collective::all_gather) == "direct");
+  CHECK(selected(shm, 2, Collective::all_to_all) == "pairwise");
+  MachineCosts behind_a_link = shm;
+  behind_a_link.common.announced_bytes = 0;
+  CHECK(selected(behind_a_link, 2, Collective::all_reduce) != "two_shot");
+  CHECK(selected(behind_a_link, 2, Collective::reduce_scatter) != "direct");
+  CHECK(selected(built_in_costs("tcp"), 2, Collective::all_reduce) != "two_shot");
 }
 
 TEST_CASE("costlier messages move the change of the selection to larger buffers") {

@@ -222,6 +222,31 @@ TEST_CASE("a correction is for one algorithm and number of ranks, and interpolat
   CHECK(machine.correction(two_shot, 4, 10) == 1);
 }
 
+TEST_CASE("an announced call waits once in each round, and copies once what is for everybody") {
+  MachineCosts machine{
+      .common = {.alpha = 1, .overhead = 0.4, .turn = 2, .cores = 2, .announced_bytes = 1000},
+      .per_byte = {{9, 0.01, 0.001}, {9, 0.01, 0.001}, {9, 0.01, 0.001}}};
+  const auto seconds_of = [&](Collective collective, const char* name, std::uint64_t bytes) {
+    return machine.seconds_of(find_algorithm(collective, name), 4, bytes);
+  };
+  // Of 4 ranks 2 share a core: a wait is 3 seconds, and work counts twice. To see the 3 others
+  // takes a quarter of an overhead each.
+  const auto seconds_for = [](double rounds, double copied, double added) {
+    return rounds * 3 + 2 * (rounds * 3 * 0.1 + copied * 0.01 + added * 0.001);
+  };
+  CHECK(seconds_of(Collective::all_reduce, "one_shot", 100) == about(seconds_for(1, 400, 300)));
+  CHECK(seconds_of(Collective::all_reduce, "two_shot", 100) == about(seconds_for(2, 250, 75)));
+  CHECK(seconds_of(Collective::all_reduce, "two_shot", 2001) ==
+        about(seconds_for(6, 2001 * 2.5, 2001 * 0.75)));  // three segments
+  CHECK(seconds_of(Collective::reduce_scatter, "direct", 100) == about(seconds_for(1, 150, 75)));
+  CHECK(seconds_of(Collective::all_gather, "direct", 100) == about(seconds_for(1, 100, 0)));
+  CHECK(seconds_of(Collective::all_to_all, "pairwise", 100) == about(seconds_for(1, 150, 0)));
+  const Algorithm& two_shot = find_algorithm(Collective::all_reduce, "two_shot");
+  CHECK(machine.least_seconds_of(two_shot, 4, 100) == machine.seconds_of(two_shot, 4, 100));
+  machine.common.announced_bytes = 0;
+  CHECK(machine.seconds_of(two_shot, 4, 100) == cost_of(two_shot, 4, 100, machine.at(100)).seconds);
+}
+
 TEST_CASE("the cost of all algorithms for 64 ranks takes seconds of a processor at most") {
   CostParameters sliced{
       .alpha = 2e-5, .beta = 1e-10, .gamma = 1e-11, .overhead = 5e-6, .slice_bytes = 262144};
