@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "collectives/execution/executor.hpp"
+#include "collectives/transport/shm/announcement.hpp"
 
 namespace ringside::collectives {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/trace/trace.hpp"
+#include "collectives/transport/shm/announcement.hpp"
 
 namespace ringside::collectives {
 

@@ -12,14 +12,10 @@ namespace ringside::collectives {
 
 class SpinThenYield {
  public:
-  explicit SpinThenYield(Seconds longest = Seconds(50e-6)) : longest_(longest) {}
-
-  // Calls `done` until it returns true, for `longest` or until the deadline. Returns whether it
-  // did.
-  bool until(const Deadline& deadline, const std::function<bool()>& done);
+  // Calls `done` for so long or until the deadline. Returns whether it returned true.
+  bool until(const Deadline&, const std::function<bool()>& done, Seconds longest = Seconds(5e-5));
 
  private:
-  Seconds longest_;
   int sleeps_at_once_ = 0;
 };
 

@@ -36,12 +36,7 @@ struct Completion {
   std::span<const std::byte> payload;
 };
 
-// What a rank shows to one other rank in an announcement, instead of the message of that step.
-struct Shown {
-  std::uint32_t step = 0;
-  std::span<const std::byte> payload = {};
-};
-
+struct Shown;
 class Transport {
  public:
   Transport(int rank, int size, std::uint32_t job = 0) : rank_(rank), size_(size), job_(job) {}
@@ -54,9 +49,6 @@ class Transport {
   std::uint32_t job() const { return job_; }  // for MessageHeader::job
   virtual std::string_view name() const = 0;
   virtual int window() const = 0;
-
-  // How many bytes a rank may announce at once (shm/announcement.hpp); 0: no announcements.
-  virtual std::size_t announced_bytes() const { return 0; }
 
   // The payload size at which long chunks travel fastest, measured: docs/performance.md.
   virtual std::size_t slice_bytes() const { return 256 * 1024; }
@@ -71,15 +63,9 @@ class Transport {
   // `into` is empty.
   virtual void post_receive(int peer, const MessageHeader& expected, std::span<std::byte> into) = 0;
 
-  // Copies shown[r] to where every other rank r reads it; nothing is under way afterwards. All
-  // ranks announce, with the same header, and receive from all others, each with that header and
-  // the step in which the two meet, before they announce again. What is received stays until then,
-  // so no release() follows. A payload has header.bytes bytes at most. By the header's slice it is
-  // one for everybody, of announced_bytes() at most, or one to each of size() ranks, of as many
-  // together.
-  virtual void announce(const MessageHeader& /*header*/, std::span<const Shown> /*shown*/) {
-    fail("{} has no announcements", name());
-  }
+  // Shows every other rank r shown[r], of announced_bytes() together (shm/announcement.hpp).
+  virtual void announce(const MessageHeader&, std::span<const Shown>) {}
+  virtual std::size_t announced_bytes() const { return 0; }  // 0: it cannot announce
 
   // Returns when a send or the receive completes; nothing if the deadline passes first. Throws
   // ConnectionBroken, and Error when another message arrives than the expected one.

@@ -148,6 +148,8 @@ def main():
                         help="another MPI: bin/mpicc and bin/mpirun are in this folder")
     args = parser.parse_args()
     sizes = args.bytes.split(",")
+    if not all(size.isdecimal() for size in sizes):
+        parser.error(f"--bytes wants numbers without a unit, such as 4,64000, not {args.bytes}")
     with tempfile.TemporaryDirectory() as programs:
         ours = [Ours(args.ringside, name) for name in args.backends.split(",")]
         contenders = [row for each in ours for row in (each, Limit(each))]

@@ -32,11 +32,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "collectives/one_sided/protocol.hpp"
 #include "collectives/transport/message_header.hpp"
 
 namespace ringside::collectives {
+
+// What a rank shows to one other rank, instead of the message of that step of the schedule.
+// Transport::announce() copies it, so nothing is under way afterwards; all ranks announce with the
+// same header, and receive from all others before they announce again. It has header.bytes bytes at
+// most. By the header's slice all payloads are the same, of announced_bytes() at most, or each rank
+// has its own, and size() of them are announced_bytes() at most. A rank receives with that header
+// and the step in which the two meet. What it receives stays until its next announcement, so no
+// release() follows.
+struct Shown {
+  std::uint32_t step = 0;
+  std::span<const std::byte> payload = {};
+};
 
 struct alignas(128) Announcement {
   one_sided::Number number = 0;  // of the round; 0 at first, and rounds begin with 1

@@ -158,13 +158,13 @@ class ShmTransport final : public Transport {
                std::vector<SharedSegment> segments, bool crowded)
       : Transport(rank, static_cast<int>(segments.size()), job),
         polls_without_yield_(crowded ? 1 : 32),
+        patience_(crowded ? 200e-6 : 50e-6),
         layout_(layout),
         segments_(std::move(segments)),
         to_(segments_.size()),
         from_(segments_.size()),
         places_(announcements_in_room * layout.announced_bytes, layout.announced_bytes, 2, crowded),
-        writer_(writer(crowded)),
-        poll_(crowded ? Seconds(200e-6) : Seconds(50e-6)) {
+        writer_(writer(crowded)) {
     for (int r = 0; r < size(); ++r)
       if (r != rank) {
         to_[r] = ChannelEnd(channel_memory(rank, r), layout, crowded);
@@ -222,7 +222,8 @@ class ShmTransport final : public Transport {
     for (;;) {
       for (int i = 0; i < polls_without_yield_ && !(done = complete()); ++i) HostMemory::pause();
       if (others_may_sleep_) wake_others();
-      if (done || poll_.until(deadline, [&] { return (done = complete()).has_value(); }))
+      if (done || poll_.until(
+                      deadline, [&] { return (done = complete()).has_value(); }, patience_))
         return done;
       throw_if_peer_left();
       if (deadline.expired()) return std::nullopt;
@@ -396,6 +397,7 @@ class ShmTransport final : public Transport {
   // With more ranks than cores the peer may not run: then this rank yields its core at once. It
   // also yields for longer before it sleeps: until all others on the core have had their turn.
   const int polls_without_yield_;
+  const Seconds patience_;
   ShmLayout layout_;
   std::vector<SharedSegment> segments_;  // [rank]
   std::vector<ChannelEnd> to_, from_;    // [peer]
