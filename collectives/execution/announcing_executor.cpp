@@ -48,8 +48,7 @@ AnnouncingExecutor::AnnouncingExecutor(Transport& transport, const ExecutorOptio
       announces_(options.announces && size() > 1 && transport.announced_bytes() > 0),
       slice_bytes_(options.slice_bytes),
       shown_(static_cast<std::size_t>(size())),
-      seen_(static_cast<std::size_t>(size())),
-      order_(static_cast<std::size_t>(size())) {}
+      seen_(static_cast<std::size_t>(size())) {}
 
 bool AnnouncingExecutor::takes(const Task& task) const {
   if (!announces_ || task.call.count == 0 || task.call.unequal) return false;
@@ -104,8 +103,7 @@ void AnnouncingExecutor::reduce_scatter(const Segment& segment) {
       segment, MessageHeader::to_each,
       [&](int from, int to) { return wrap(to - from, size()) - 1; },
       [&](int r) { return segment.input(r); });
-  for (int s = 0; s < size(); ++s) order_[s] = wrap(rank() - s, size());
-  add_up(segment.task.call, segment.input(rank()).data(), segment.output(rank()));
+  add_up(segment.task.call, segment.input(rank()).data(), segment.output(rank()), rank(), -1);
 }
 
 void AnnouncingExecutor::all_gather(const Segment& segment) {
@@ -138,25 +136,26 @@ void AnnouncingExecutor::all_reduce_at_once(const Segment& segment) {
   show(
       segment, MessageHeader::to_everybody, [](int from, int to) { return from + to; },
       [&](int) { return own; });
-  for (int r = 0; r < size(); ++r) order_[r] = r;
-  add_up(task.call, own.data(), {task.buffers.output + at, bytes});
+  add_up(task.call, own.data(), {task.buffers.output + at, bytes}, 0, 1);
 }
 
-void AnnouncingExecutor::add_up(const Call& call, const std::byte* own, std::span<std::byte> sum) {
+void AnnouncingExecutor::add_up(const Call& call, const std::byte* own, std::span<std::byte> sum,
+                                int first, int step) {
   constexpr std::size_t block_bytes = 8 * 1024;
   alignas(64) std::byte kept[block_bytes];  // of the own input, which the sum may overwrite
   for (std::size_t begin = 0; begin < sum.size(); begin += block_bytes) {
     const std::size_t bytes = std::min(block_bytes, sum.size() - begin);
     std::byte* const into = sum.data() + begin;
-    const bool is_overwritten = own == sum.data() && order_[0] != rank();
+    const bool is_overwritten = own == sum.data() && first != rank();
     if (is_overwritten) std::memcpy(kept, own + begin, bytes);
-    const auto term = [&](int i) {
-      const int r = order_[i];
+    const auto term = [&](int r) {
       return r != rank() ? seen_[r] + begin : is_overwritten ? kept : own + begin;
     };
-    const std::byte* so_far = term(0);
-    for (int i = 1; i < size(); ++i) {
-      combine(call.type, call.reduce, into, so_far, term(i), bytes / size_of(call.type));
+    const std::byte* so_far = term(first);
+    for (int i = 1, r = first; i < size(); ++i) {
+      r += step;
+      if (r < 0) r += size();
+      combine(call.type, call.reduce, into, so_far, term(r), bytes / size_of(call.type));
       so_far = into;
     }
   }

@@ -51,15 +51,16 @@ class AnnouncingExecutor final : public Executor {
   void show(const Segment& segment, std::uint32_t slice, const StepOf& step_of,
             const Payload& payload);
 
-  // Adds up what is seen, and this rank's `own`, in the order of order_. Block by block: a sum
-  // stays in the first-level cache until it is complete.
-  void add_up(const Call& call, const std::byte* own, std::span<std::byte> sum);
+  // Adds up what is seen, and this rank's `own`, in the order of ranks first, first + step, and so
+  // on round all; `step` is 1 from rank 0 on, or -1. Block by block: a sum stays in the first-level
+  // cache until it is complete.
+  void add_up(const Call& call, const std::byte* own, std::span<std::byte> sum, int first,
+              int step);
 
   const bool announces_;
   const std::size_t slice_bytes_;       // 0: as long as an announcement may be
   std::vector<Shown> shown_;            // [rank]
   std::vector<const std::byte*> seen_;  // [rank]
-  std::vector<int> order_;              // ranks
 };
 
 }  // namespace ringside::collectives
