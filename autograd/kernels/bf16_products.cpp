@@ -1,7 +1,6 @@
 #include "autograd/kernels/bf16_products.hpp"
 
 #include "autograd/kernels/onednn.hpp"
-#include "base/error.hpp"
 
 namespace ringside::autograd {
 
@@ -30,14 +29,8 @@ std::string why_no_bf16_products() {
 void bf16_product(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
                   std::int64_t k, float alpha, const Bf16* a, std::int64_t lda, const Bf16* b,
                   std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  const auto letter = [](Transpose transpose) { return transpose == Transpose::yes ? 'T' : 'N'; };
-  onednn().set_openmp_threads(1);
-  const int status = onednn().gemm_bf16(letter(a_transposed), letter(b_transposed), m, n, k, alpha,
-                                        &a->bits, lda, &b->bits, ldb, beta, c, ldc);
-  require(status == 0,
-          "oneDNN cannot multiply bf16 matrices of {} x {} x {} (status {}): set "
-          "RINGSIDE_ONEDNN=off",
-          m, n, k, status);
+  onednn().multiply(onednn().gemm_bf16, "bf16", a_transposed, b_transposed, m, n, k, alpha,
+                    &a->bits, lda, &b->bits, ldb, beta, c, ldc);
 }
 
 }  // namespace ringside::autograd

@@ -7,7 +7,6 @@
 
 #include "autograd/kernels/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
-#include "base/error.hpp"
 
 namespace ringside::autograd {
 
@@ -46,22 +45,16 @@ void fp32_product(MatrixLibrary library, Transpose a_transposed, Transpose b_tra
                   std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* a,
                   std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
                   std::int64_t ldc) {
-  const bool ta = a_transposed == Transpose::yes, tb = b_transposed == Transpose::yes;
   if (library == MatrixLibrary::blas) {
+    const auto word = [](Transpose t) { return t == Transpose::yes ? CblasTrans : CblasNoTrans; };
     const auto as_int = [](std::int64_t i) { return static_cast<int>(i); };
     use_blas_on_one_thread();
-    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
-                as_int(m), as_int(n), as_int(k), alpha, a, as_int(lda), b, as_int(ldb), beta, c,
-                as_int(ldc));
+    cblas_sgemm(CblasRowMajor, word(a_transposed), word(b_transposed), as_int(m), as_int(n),
+                as_int(k), alpha, a, as_int(lda), b, as_int(ldb), beta, c, as_int(ldc));
     return;
   }
-  onednn().set_openmp_threads(1);
-  const int status = onednn().gemm_fp32(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b,
-                                        ldb, beta, c, ldc);
-  require(status == 0,
-          "oneDNN cannot multiply fp32 matrices of {} x {} x {} (status {}): set "
-          "RINGSIDE_ONEDNN=off",
-          m, n, k, status);
+  onednn().multiply(onednn().gemm_fp32, "fp32", a_transposed, b_transposed, m, n, k, alpha, a, lda,
+                    b, ldb, beta, c, ldc);
 }
 
 }  // namespace ringside::autograd

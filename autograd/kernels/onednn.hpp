@@ -6,20 +6,42 @@
 #include <cstdint>
 #include <string>
 
+#include "autograd/kernels/gemm.hpp"
+#include "base/block_signals.hpp"
+#include "base/error.hpp"
+
 namespace ringside::autograd {
 
 struct OneDnn {
-  // C = alpha op(A) op(B) + beta C, row-major, like gemm(); 'T' transposes. 0 is success. oneDNN
-  // exports the second function since version 1.3, but its header does not declare it.
+  // 'T' transposes. 0 is success. oneDNN exports the second function since version 1.3, but its
+  // header does not declare it.
   template <class T>
   using Gemm = int(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
                    const T* a, std::int64_t lda, const T* b, std::int64_t ldb, float beta, float* c,
                    std::int64_t ldc);
   Gemm<float>* gemm_fp32 = nullptr;
   Gemm<std::uint16_t>* gemm_bf16 = nullptr;
-  // gemm() divides its work among threads itself, so oneDNN must not.
   void (*set_openmp_threads)(int) = nullptr;
   std::string missing;  // why there is none; empty: there is
+
+  // C = alpha op(A) op(B) + beta C, row-major, like gemm(). `type`: of A and B, for messages.
+  template <class T>
+  void multiply(Gemm<T>* gemm, const char* type, Transpose a_transposed, Transpose b_transposed,
+                std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const T* a,
+                std::int64_t lda, const T* b, std::int64_t ldb, float beta, float* c,
+                std::int64_t ldc) const {
+    const auto letter = [](Transpose transpose) { return transpose == Transpose::yes ? 'T' : 'N'; };
+    // oneDNN's kernels point the stack pointer into a buffer of the heap, where a signal handler
+    // would write over what lies below it. So signals wait until the product is there.
+    const BlockSignals until_the_stack_is_back;
+    set_openmp_threads(1);  // gemm() divides its work among threads itself
+    const int status = gemm(letter(a_transposed), letter(b_transposed), m, n, k, alpha, a, lda, b,
+                            ldb, beta, c, ldc);
+    require(status == 0,
+            "oneDNN cannot multiply {} matrices of {} x {} x {} (status {}): set "
+            "RINGSIDE_ONEDNN=off",
+            type, m, n, k, status);
+  }
 };
 
 // The first call opens the library; the answer never changes.

@@ -1,5 +1,6 @@
 #include "cli/launcher/rank_process.hpp"
 
+#include "base/block_signals.hpp"
 #include "base/read_file.hpp"
 
 #include <algorithm>
@@ -108,7 +109,7 @@ RankProcess start_rank(std::vector<std::string> command, const Environment& vari
   RankProcess process;
   process.rank = std::stoi(variables.at("RANK"));
   {
-    const BlockSignals blocked;
+    const BlockSignals blocked;  // the child does not run the launcher's handlers
     process.pid = ::fork();
     if (process.pid == 0) become_program(setup, signals, blocked);
   }

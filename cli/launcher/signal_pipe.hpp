@@ -37,23 +37,4 @@ class SignalPipe {
   std::array<struct sigaction, handled.size()> before_{};
 };
 
-// Blocks all signals of this thread while it exists, so that a child forked in the meantime does
-// not run the launcher's handlers.
-class BlockSignals {
- public:
-  BlockSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockSignals() { unblock(); }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-
-  void unblock() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace ringside::cli

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <limits>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include <sys/time.h>
 
 #include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/exp.hpp"
@@ -148,6 +151,45 @@ TEST_CASE("oneDNN multiplies fp32 matrices of every form, on any number of threa
       check_gemm<float>(3, 4, 0, ta, tb, 1, 0.5f);
     }
   }
+}
+
+TEST_CASE("no signal handler runs on the heap while oneDNN multiplies") {
+  if (!onednn().missing.empty()) {
+    MESSAGE("SKIPPED: ", onednn().missing);
+    return;
+  }
+  static volatile std::sig_atomic_t handled = 0, elsewhere = 0;
+  static const char* const stack = static_cast<char*>(__builtin_frame_address(0));
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) {
+    handled = handled + 1;
+    const auto distance = stack - static_cast<char*>(__builtin_frame_address(0));
+    if (distance < 0 || distance > 1'000'000) elsewhere = elsewhere + 1;
+  };
+  action.sa_flags = SA_RESTART;
+  REQUIRE(::sigaction(SIGALRM, &action, &before) == 0);
+  const auto every = [](suseconds_t microseconds) {
+    const itimerval timer{{0, microseconds}, {0, microseconds}};
+    REQUIRE(::setitimer(ITIMER_REAL, &timer, nullptr) == 0);
+  };
+  const std::int64_t m = 344, n = 32, k = 96;
+  const auto multiply = [&]<class T>(T) {
+    const Tensor a = random_tensor({m, k}, "a", dtype_of<T>()),
+                 b = random_tensor({k, n}, "b", dtype_of<T>()), c = Tensor::zeros({m, n});
+    handled = 0;
+    every(100);
+    while (handled < 500)
+      gemm(Transpose::no, Transpose::no, m, n, k, 1.0f, a.data<T>(), k, b.data<T>(), n, 0.0f,
+           c.data<float>(), n);
+    every(0);
+  };
+  const MultiplyBy by(MatrixLibrary::onednn);
+  const Threads one(1);
+  multiply(float{});
+  if (has_bf16_products()) multiply(Bf16{});
+  CHECK(elsewhere == 0);
+  ::sigaction(SIGALRM, &before, nullptr);
 }
 
 TEST_CASE("each kind of fp32 product goes to the library that was chosen for it") {
