@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/bench/data.hpp"
+#include "cli/bench/own_core.hpp"
 #include "cli/bench/process_layout.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/backends/machine_limits.hpp"
@@ -84,6 +85,12 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
           name_of(block.call.collective), block.call.count, data.first_wrong(), backend.rank());
 }
 
+// How many of a host's ranks poll memory while they wait. Those that wait for sockets sleep, and
+// the kernel chooses a core each time it wakes one.
+int polling_ranks(const Contender& contender, int ranks) {
+  return contender.limit == Limit::memory ? ranks : 0;
+}
+
 using MakeBackend = std::function<std::unique_ptr<Backend>(int rank)>;
 
 // Runs all ranks as threads of this process. Each thread calls make(rank) for its own rank.
@@ -95,6 +102,7 @@ void measure_threads(const Contender& contender, const MakeBackend& make, const 
     std::unique_ptr<Backend> backend;
     try {
       backend = make(rank);
+      const OwnCore core(rank, polling_ranks(contender, static_cast<int>(records.size())));
       measure_rank(contender, *backend, block, records[static_cast<std::size_t>(rank)]);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
@@ -198,7 +206,10 @@ void open_contender(Contender& contender, const RankInfo& meeting) {
   }
   const std::shared_ptr<Backend> backend =
       contender.backend ? connect(contender, meeting) : collectives::make_bare_ring(meeting);
-  contender.measure = [contender, backend](const Block& block, std::vector<RankRecord>& records) {
+  contender.measure = [=, rank = meeting.local_rank,
+                       ranks = polling_ranks(contender, meeting.local_size)](
+                          const Block& block, std::vector<RankRecord>& records) {
+    const OwnCore core(rank, ranks);
     measure_rank(contender, *backend, block, records[0]);
   };
 }

@@ -5,7 +5,9 @@
 //
 // Rank 0 prints the name of the library. Then it prints a line for each number of bytes: the time
 // of a call in microseconds, of the slowest rank, and how many elements of the result are wrong.
+#define _GNU_SOURCE
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,10 +95,22 @@ static void measure(int bytes) {
   if (rank == 0) printf("%d %.3f %d\n", bytes, time * 1e6, wrong), fflush(stdout);
 }
 
+// Ranks that outnumber the cores are bound to them in equal numbers (cli/bench/own_core.hpp).
+static void bind_to_own_core(void) {
+  cpu_set_t all, own;
+  if (sched_getaffinity(0, sizeof all, &all) != 0 || ranks <= CPU_COUNT(&all)) return;
+  int core = 0;
+  for (int left = rank % CPU_COUNT(&all); !CPU_ISSET(core, &all) || left-- > 0;) ++core;
+  CPU_ZERO(&own);
+  CPU_SET(core, &own);
+  sched_setaffinity(0, sizeof own, &own);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  bind_to_own_core();
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(version, &length);

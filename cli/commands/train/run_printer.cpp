@@ -5,8 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "autograd/kernels/matrix_libraries.hpp"
 #include "cli/commands/train/device_option.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "cli/pictures/wrap.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::cli {
@@ -124,7 +126,10 @@ void print_header(const TrainingPlan& plan, const transformer::Text& text, const
                plan.vocabulary->name(), corpus.vocabulary(), with_unit(tokens),
                static_cast<double>(corpus.bytes()) / tokens);
   }
-  if (plan.device != autograd::Device::cpu) fmt::print("device   {}\n", describe(plan.device));
+  if (plan.device != autograd::Device::cpu)
+    fmt::print("device   {}\n", describe(plan.device));
+  else if (const auto warning = slow_kernel_warning(autograd::matrix_libraries()); !warning.empty())
+    fmt::print("products {}\n", wrap(warning, 76, 9));
   fmt::print("ranks    {}\n", ranks_text(plan, ranks));
   fmt::print("batch    {}{}{}; {} steps\n", batch_text(plan, ranks),
              options.accumulate == 1 ? "" : fmt::format(" in {} micro-batches", options.accumulate),

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "autograd/kernels/matrix_libraries.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
@@ -71,6 +72,19 @@ TEST_CASE("every gradient and parameter of ten steps equals that of one rank in 
 
 TEST_CASE("every gradient and parameter of ten steps equals that of one rank in fp32") {
   check_parallel_runs("fp32", 1e-5);
+}
+
+TEST_CASE("the header says that a BLAS leaves half of the processor unused") {
+  if (autograd::vector_bits_here() < 256) {
+    MESSAGE("SKIPPED: every kernel uses these vectors");
+    return;
+  }
+  const Training training({"--steps", "1"});
+  const Outcome outcome =
+      training.run({}, {{"RINGSIDE_ONEDNN", "off"}, {"OPENBLAS_CORETYPE", "Nehalem"}});
+  CHECK(contains(outcome.out,
+                 "multiplies with its kernel Nehalem, whose vectors\n         have 128 bits"));
+  CHECK(contains(outcome.out, ": unset OPENBLAS_CORETYPE\n"));
 }
 
 TEST_CASE("the same run gives the same dumps to the bit") {
