@@ -126,7 +126,10 @@ def run_torch(contender, args):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1",
+    # A graph that PyTorch 2.15 finds in its cache, compiled without DistributedDataParallel, fails
+    # under it ("Cannot access data pointer of Tensor").
+    environment = {**os.environ, "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+                   "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1",
                    "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     command = [sys.executable, *sys.argv, "--torch-rank", contender]
     ranks = [subprocess.Popen(command, env={**environment, "RANK": str(r)}, text=True,
