@@ -29,8 +29,8 @@ std::string why_no_bf16_products() {
 void bf16_product(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
                   std::int64_t k, float alpha, const Bf16* a, std::int64_t lda, const Bf16* b,
                   std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  onednn().multiply(onednn().gemm_bf16, "bf16", a_transposed, b_transposed, m, n, k, alpha,
-                    &a->bits, lda, &b->bits, ldb, beta, c, ldc);
+  onednn().multiply(a_transposed, b_transposed, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta,
+                    c, ldc);
 }
 
 }  // namespace ringside::autograd

@@ -53,8 +53,7 @@ void fp32_product(MatrixLibrary library, Transpose a_transposed, Transpose b_tra
                 as_int(k), alpha, a, as_int(lda), b, as_int(ldb), beta, c, as_int(ldc));
     return;
   }
-  onednn().multiply(onednn().gemm_fp32, "fp32", a_transposed, b_transposed, m, n, k, alpha, a, lda,
-                    b, ldb, beta, c, ldc);
+  onednn().multiply(a_transposed, b_transposed, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 }  // namespace ringside::autograd

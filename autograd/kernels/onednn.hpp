@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <type_traits>
 
 #include "autograd/kernels/gemm.hpp"
 #include "base/block_signals.hpp"
@@ -24,12 +26,13 @@ struct OneDnn {
   void (*set_openmp_threads)(int) = nullptr;
   std::string missing;  // why there is none; empty: there is
 
-  // C = alpha op(A) op(B) + beta C, row-major, like gemm(). `type`: of A and B, for messages.
+  // C = alpha op(A) op(B) + beta C, row-major, like gemm(). T is float, or std::uint16_t for bf16.
   template <class T>
-  void multiply(Gemm<T>* gemm, const char* type, Transpose a_transposed, Transpose b_transposed,
-                std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const T* a,
-                std::int64_t lda, const T* b, std::int64_t ldb, float beta, float* c,
-                std::int64_t ldc) const {
+  void multiply(Transpose a_transposed, Transpose b_transposed, std::int64_t m, std::int64_t n,
+                std::int64_t k, float alpha, const T* a, std::int64_t lda, const T* b,
+                std::int64_t ldb, float beta, float* c, std::int64_t ldc) const {
+    constexpr bool is_fp32 = std::is_same_v<T, float>;
+    Gemm<T>* const gemm = std::get < is_fp32 ? 0 : 1 > (std::tuple(gemm_fp32, gemm_bf16));
     const auto letter = [](Transpose transpose) { return transpose == Transpose::yes ? 'T' : 'N'; };
     // oneDNN's kernels point the stack pointer into a buffer of the heap, where a signal handler
     // would write over what lies below it. So signals wait until the product is there.
@@ -40,7 +43,7 @@ struct OneDnn {
     require(status == 0,
             "oneDNN cannot multiply {} matrices of {} x {} x {} (status {}): set "
             "RINGSIDE_ONEDNN=off",
-            type, m, n, k, status);
+            is_fp32 ? "fp32" : "bf16", m, n, k, status);
   }
 };
 

@@ -17,9 +17,10 @@ another one:
 Each round runs every contender once, so that a slow phase of the machine affects all. Prints
 medians over the rounds of the time of a call, and of its ratio to the first contender's in the same
 round. The row "limit" is what the same bytes take when they are only moved (`ringside bench
---help`). Ranks that outnumber the cores are bound to them in equal numbers, for every library; others
-are not bound. An MPI whose ranks spin can take very long where there are more ranks than cores:
-after --limit seconds its program is stopped, and what is missing is "-".
+--help`). Ranks that outnumber the cores are bound to them in equal numbers, in every library; only
+those of Ringside's tcp, which sleep, are not. An MPI whose ranks spin can take very long where
+there are more ranks than cores: after --limit seconds its program is stopped, and what is missing
+is "-".
 """
 import argparse
 import json
