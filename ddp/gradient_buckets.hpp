@@ -1,9 +1,8 @@
 // Gradients that live in buckets: what Bucketed and stage 1 of ZeRO share.
 //
-// parameter.grad() is a view of the bucket's memory, so backward writes a gradient where the
-// collective reads it, and the optimizer reads the result there. Nothing is copied, as long as
-// zero_grad(false) keeps the views. If zero_grad() drops them, backward allocates new gradients;
-// they are copied into the bucket, and replaced by views again.
+// Each step the buckets lend their memory to backward (Tensor::lend_grad_memory). It computes the
+// gradients of matrices where the collective reads them, and the optimizer reads the results there.
+// Other gradients, of norms and biases, are copied into the bucket and replaced by views of it.
 //
 // While a bucket's collective is under way, its parameters have no gradient: a second backward
 // without finish() must not add to memory that the collective reads and writes.
@@ -15,7 +14,7 @@ namespace ringside::ddp {
 
 class GradientBuckets : public BucketQueue {
  public:
-  static constexpr bool gradients_are_views = true;  // zero_grad(false) keeps them
+  ~GradientBuckets() override;
 
   // While the result lives, backward only accumulates gradients on this rank. Use it for all but
   // the last micro-batch of a step.
@@ -25,15 +24,15 @@ class GradientBuckets : public BucketQueue {
   using BucketQueue::BucketQueue;
 
   // Allocates the next bucket's memory, `elements` zeros: the bucket's own and, at the end,
-  // padding. Its gradients become views of it. Derived constructors call this for each bucket in
-  // turn, after they have moved the parameters.
+  // padding. Lends it to backward. Derived constructors call this for each bucket in turn, after
+  // they have moved the parameters.
   void allocate_next(std::int64_t elements);
 
   const autograd::Tensor& memory(std::size_t bucket) const { return memory_[bucket]; }
   // Derived classes call this when they launch a bucket: its parameters lose their gradients.
   void take_gradients(std::size_t bucket) const;
-  // And this when all collectives are done: parameters get their gradients back. Entries without a
-  // gradient in this step get none, so that the optimizer skips them.
+  // And this when all collectives are done: parameters get their gradients back, and the memory is
+  // lent again. Entries without a gradient in this step get none, so that the optimizer skips them.
   void return_gradients() const;
 
  private:

@@ -17,7 +17,7 @@ StepNumbers compute_gradients(ParallelStrategy& strategy, const transformer::Mod
     tell(name);
   };
   StepNumbers step;
-  strategy.clear_gradients(optimizer);
+  optimizer.zero_grad();
   step.loss = strategy.run_batches(model, micro_batches);
   tell("batches");
   phase("finish gradients", [&] { strategy.finish_gradients(); });

@@ -15,6 +15,18 @@ const char* maker(const Tensor& tensor) {
   return tensor.grad_fn() ? tensor.grad_fn()->name() : "no op";
 }
 
+// Throws unless `grad` may hold the gradient of `leaf`.
+void require_gradient_of(const Tensor& leaf, const char* function, const Tensor& grad) {
+  require(grad.shape() == leaf.shape() && grad.dtype() == leaf.dtype(),
+          "{}: expected {} {} as the tensor itself, got {} {}", function, name_of(leaf.dtype()),
+          leaf.shape(), name_of(grad.dtype()), grad.shape());
+  require(grad.device() == leaf.device(),
+          "{}: expected a gradient on {} as the tensor itself, got one on {}", function,
+          name_of(leaf.device()), name_of(grad.device()));
+  require(grad.is_contiguous(), "{}: expected a contiguous gradient, got strides {}", function,
+          grad.strides());
+}
+
 }  // namespace
 
 bool Tensor::requires_grad() const {
@@ -42,17 +54,16 @@ Tensor& Tensor::set_requires_grad(bool value) {
 void Tensor::set_grad(Tensor grad) const {
   require(is_leaf(), "set_grad: expected a leaf, got the result of {}", maker(*this));
   if (grad.defined()) {
-    require(grad.shape() == shape() && grad.dtype() == dtype(),
-            "set_grad: expected {} {} as the tensor itself, got {} {}", name_of(dtype()), shape(),
-            name_of(grad.dtype()), grad.shape());
-    require(grad.device() == device(),
-            "set_grad: expected a gradient on {} as the tensor itself, got one on {}",
-            name_of(device()), name_of(grad.device()));
-    require(grad.is_contiguous(), "set_grad: expected a contiguous gradient, got strides {}",
-            grad.strides());
+    require_gradient_of(*this, "set_grad", grad);
     if (grad.requires_grad()) grad = grad.detach();
   }
   impl_->grad = std::move(grad);
+}
+
+void Tensor::lend_grad_memory(const Tensor& memory) const {
+  require(is_leaf(), "lend_grad_memory: expected a leaf, got the result of {}", maker(*this));
+  if (memory.defined()) require_gradient_of(*this, "lend_grad_memory", memory);
+  impl_->grad_memory = memory.defined() ? memory.detach() : Tensor();
 }
 
 void Tensor::zero_grad(bool set_to_none) const {

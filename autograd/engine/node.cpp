@@ -1,6 +1,7 @@
 #include "autograd/engine/node.hpp"
 
 #include <limits>
+#include <utility>
 
 #include "autograd/engine/accumulate_gradient.hpp"
 #include "autograd/tensor/tensor_impl.hpp"
@@ -73,7 +74,17 @@ AccumulateGrad::AccumulateGrad(Tensor leaf)
       leaf_(std::move(leaf)) {}
 
 Gradients AccumulateGrad::backward(const Tensor& grad) {
-  accumulate_gradient(leaf_, grad);
+  // A loan is for one gradient. Lent memory is not free while it holds another part of it: that of
+  // a use outside of a checkpointed block, when the block's part arrives.
+  const Tensor memory = std::exchange(leaf_.impl_->grad_memory, {});
+  const bool is_there = memory.defined() && memory.impl_ == grad.impl_,
+             is_free = memory.defined() && memory.impl_.use_count() == 1;
+  if (leaf_.grad().defined() || !(is_there || is_free)) {
+    accumulate_gradient(leaf_, grad);
+  } else {
+    if (!is_there) memory.copy_(grad);
+    leaf_.set_grad(memory);
+  }
   const auto hooks = leaf_.impl_->hooks;  // a copy, because a hook may remove itself
   for (const auto& [id, hook] : hooks) hook(leaf_);
   return {};
@@ -81,6 +92,18 @@ Gradients AccumulateGrad::backward(const Tensor& grad) {
 
 bool AccumulateGrad::has_hooks() const {
   return !leaf_.impl_->hooks.empty();
+}
+
+Tensor AccumulateGrad::take_grad_memory() const {
+  const Tensor& memory = leaf_.impl_->grad_memory;
+  return !leaf_.grad().defined() && memory.impl_.use_count() == 1 ? memory : Tensor();
+}
+
+Tensor empty_gradient(const std::shared_ptr<Node>& to, const Shape& shape, DType dtype,
+                      Device device) {
+  if (const auto* const leaf = dynamic_cast<const AccumulateGrad*>(to.get()))
+    if (Tensor memory = leaf->take_grad_memory(); memory.defined()) return memory;
+  return Tensor::empty(shape, dtype, device);
 }
 
 std::shared_ptr<Node> gradient_edge(const Tensor& tensor) {

@@ -100,10 +100,18 @@ class AccumulateGrad final : public Node {
   explicit AccumulateGrad(Tensor leaf);
   Gradients backward(const Tensor& grad) override;
   bool has_hooks() const;
+  // The memory that the leaf was lent, for an op to compute its gradient there: undefined if the
+  // leaf has a gradient, or if another op has taken the memory.
+  Tensor take_grad_memory() const;
 
  private:
   Tensor leaf_;
 };
+
+// A tensor of undefined content for a gradient that `to` receives: where possible in the memory
+// that its leaf was lent.
+Tensor empty_gradient(const std::shared_ptr<Node>& to, const Shape& shape, DType dtype,
+                      Device device);
 
 // The node that receives the gradient of `tensor`: its grad_fn, or the AccumulateGrad of a leaf;
 // nullptr if it requires no gradient.

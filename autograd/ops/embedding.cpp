@@ -48,9 +48,10 @@ Tensor embedding(const Tensor& ids_input, const Tensor& weight, VocabularyRange 
   kernels_of(w).embedding(ids.to(w.device()), w, y);
   // backward, where a device is behind the host, sorts the ids. Here it would wait for them.
   return record("embedding", y, {w},
-                [ids, shape = w.shape()](const Node&, const Tensor& dy) -> Gradients {
+                [ids, shape = w.shape()](const Node& node, const Tensor& dy) -> Gradients {
                   const DeviceKernels& kernels = kernels_of(dy);
-                  const Tensor dw = Tensor::zeros(shape, dy.dtype(), dy.device());
+                  const Tensor dw = empty_gradient(node.edges()[0], shape, dy.dtype(), dy.device());
+                  dw.fill_(0);
                   kernels.embedding_backward(kernels.embedding_index(ids), dy.contiguous(), dw);
                   return {dw};
                 });

@@ -216,9 +216,9 @@ Tensor grouped_linear(const Tensor& x_input, std::span<const Tensor> weights,
         multiply({.m = m, .n = in, .k = out}, rows_of(dy, begin, m), all[i],
                  rows_of(gradients[0], begin, m));
       if (!node.needs(i)) return;
-      gradients[i] = DeferredGradients::compute_or_defer(node, i, [=] {
+      gradients[i] = DeferredGradients::compute_or_defer(node, i, [=, to = node.edges()[i]] {
         if (m == 0) return Tensor::zeros({out, in}, x.dtype(), x.device());
-        const Tensor dw = Tensor::empty({out, in}, x.dtype(), x.device());
+        const Tensor dw = empty_gradient(to, {out, in}, x.dtype(), x.device());
         multiply({.a = Transpose::yes, .m = out, .n = in, .k = m}, rows_of(dy, begin, m),
                  rows_of(x, begin, m), dw);
         return dw;

@@ -84,8 +84,8 @@ Tensor sum_of_rows(const Tensor& dy, std::int64_t rows, std::int64_t n) {
 Gradients linear_backward(const Node& node, const Tensor& x, const Tensor& w, const Tensor& grad) {
   const Tensor dy = grad.contiguous();
   const std::int64_t rows = elements_of(leading(x.shape())), in = w.size(1), out = w.size(0);
-  const auto weight_gradient = [=] {
-    const Tensor dw = empty_like(w);
+  const auto weight_gradient = [=, to = node.edges()[1]] {
+    const Tensor dw = empty_gradient(to, w.shape(), w.dtype(), w.device());
     multiply({.a = transposed, .m = out, .n = in, .k = rows}, dy, x, dw);
     return dw;
   };

@@ -159,7 +159,11 @@ class Tensor {
   // may be a view of a bucket. The numbers in it count as accumulated. An undefined tensor drops
   // the gradient.
   void set_grad(Tensor grad) const;
-  // Drops the gradient, or fills it with zeros where it is (for buckets).
+  // Lends memory of the same shape and dtype, contiguous: when this leaf gets its next gradient and
+  // has none yet, that is where it will be. Ops that write a gradient as a whole compute it there,
+  // so it gets into its bucket without zeros, a sum or a copy. An undefined tensor ends the loan.
+  void lend_grad_memory(const Tensor& memory) const;
+  // Drops the gradient, or fills it with zeros where it is.
   void zero_grad(bool set_to_none = true) const;
 
   // Calls `hook` once per backward pass that reaches this leaf, after its last use is accumulated.

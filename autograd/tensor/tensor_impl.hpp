@@ -19,6 +19,7 @@ struct Tensor::Impl : Layout {
   // graph uses the leaf, there is exactly one.
   std::weak_ptr<AccumulateGrad> accumulate_grad;
   Tensor grad;
+  Tensor grad_memory;  // lent by lend_grad_memory(), until the next gradient
   std::vector<std::pair<int, PostAccumulateGradHook>> hooks;
   int last_hook = 0;
 };

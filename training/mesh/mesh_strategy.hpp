@@ -66,9 +66,6 @@ class MeshStrategy final : public ParallelStrategy {
   }
   double gradient_norm(const autograd::Optimizer& optimizer) override;
   void step(autograd::Optimizer& optimizer) override { inner_->step(optimizer); }
-  void clear_gradients(autograd::Optimizer& optimizer) override {
-    inner_->clear_gradients(optimizer);
-  }
 
   double average(double value) override;
   bool same_everywhere(double integer) override;

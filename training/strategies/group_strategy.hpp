@@ -61,11 +61,6 @@ class GroupStrategy : public ParallelStrategy {
   }
   double communication_seconds() const override { return group_.times().blocked; }
 
-  // Gradients that are views into buckets are set to zero; others are freed.
-  void clear_gradients(autograd::Optimizer& optimizer) override {
-    optimizer.zero_grad(!requires { Method::gradients_are_views; });
-  }
-
   double average(double value) override {
     group_.all_reduce(std::span(&value, 1), collectives::ReduceOp::avg, "loss of all ranks");
     return value;

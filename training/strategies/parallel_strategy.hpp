@@ -3,7 +3,6 @@
 //
 // The trainer calls it in this order, once per step:
 //
-//     clear_gradients(optimizer)        drops the gradients of the step before
 //     run_batches(model, batches)       forward and backward over this rank's share of the batch;
 //                                       the strategy may already communicate from the hooks of the
 //                                       parameters
@@ -97,10 +96,6 @@ class ParallelStrategy {
 
   // Updates the parameters. Afterwards they are identical on every rank.
   virtual void step(autograd::Optimizer& optimizer) { optimizer.step(); }
-
-  // Called before the first backward of a step. Frees the gradients of the step before, or fills
-  // them with zeros if the strategy keeps their memory.
-  virtual void clear_gradients(autograd::Optimizer& optimizer) { optimizer.zero_grad(); }
 
   // The mean of the data ranks' values, bit for bit the same on every rank. Every rank must call
   // it.

@@ -254,7 +254,9 @@ void add_bench_command(CLI::App& app) {
               "correct what the model of these costs misses");
   option("--machine FILE", args.machine,
          "With --calibrate: describe this machine, for account --machine and simulate --topology");
-  option("-n,--ranks N,...", options.ranks, "Numbers of ranks, measured in this order [2,4]",
+  option("-n,--ranks N,...", options.ranks,
+         "Numbers of ranks, measured in this order. On fewer cores, those of shm, threads and mpi, "
+         "which poll, are bound to the cores in turn [2,4]",
          at_least_one("rank"));
   option("--bytes SIZE,...", args.bytes,
          "Sizes of the whole buffer; MB is 10^6 bytes, MiB 2^20 bytes");

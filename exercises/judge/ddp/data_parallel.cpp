@@ -70,7 +70,10 @@ Json train(const JudgeNet& net, DataParallel& method, collectives::ProcessGroup*
   Json history = {{"start", state_of(net)}, {"steps", Json::array()}};
   SGD optimizer({{parallel::trained_parameters(net), 0.05, 0}});
   for (int step = 0; step < steps; ++step) {
-    optimizer.zero_grad(!plan.zero_in_turn || step % 2 == 1);
+    const bool drops_gradients = !plan.zero_in_turn || step % 2 == 1;
+    optimizer.zero_grad(drops_gradients);
+    if (plan.zero_in_turn && drops_gradients)  // backward allocates new ones
+      for (const Tensor& parameter : net.parameters()) parameter.lend_grad_memory({});
     const auto backward_of = [&](int micro) {
       backward(net.loss(seed, (step * micro_batches + micro) * batch + first_row, rows));
     };

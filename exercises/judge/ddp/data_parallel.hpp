@@ -54,7 +54,7 @@ using Method = std::function<MakeDataParallel>;
 
 struct TrainingPlan {
   int micro_batches = 1;      // all but the last are under no_sync()
-  bool zero_in_turn = false;  // zero_grad() frees the gradients in steps 1 and 3 only
+  bool zero_in_turn = false;  // gradients are freed in steps 1 and 3 only, and loans end
 };
 
 // Trains every kind of net: {"tied": {"start": tensors, "steps": [{"gradients": tensors,
