@@ -92,9 +92,10 @@ class OpNode final : public Node {
   Backward backward_;
 };
 
-// Adds the incoming gradient to the parameter's gradient, then calls the parameter's hooks. The
-// engine runs it once per backward pass, when the gradients of ALL uses of the parameter are
-// summed. So a weight that is used twice (tied) is written once, and its hooks run once.
+// Adds the incoming gradient to the parameter's gradient, or puts it into memory that the parameter
+// was lent; then calls the parameter's hooks. The engine runs it once per backward pass, when the
+// gradients of ALL uses of the parameter are summed. So a weight that is used twice (tied) is
+// written once, and its hooks run once.
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(Tensor leaf);
