@@ -5,9 +5,9 @@
                                  [--contenders fp32,bf16,eager,compile,autocast] [--rounds 3]
                                  [--json FILE]
 
-Needs a Python with torch 1.13 or newer (2.0 for `compile`); the project itself does not. All sides
-run the same Llama model, sizes, batch, clipping and AdamW, with the same number of processes and
-threads. PyTorch's ranks communicate through Gloo over loopback:
+PyTorch's contenders need a Python with torch 1.13 or newer (2.0 for `compile`). All sides run the
+same Llama model, sizes, batch, clipping and AdamW, with the same number of processes and threads.
+PyTorch's ranks communicate through Gloo over loopback:
 
     no communication    each rank alone                       bench ddp, none
     data parallel       DistributedDataParallel               bench ddp, bucketed
@@ -230,7 +230,8 @@ def main():
     parser.add_argument("--json", help="write the medians to this file")
     parser.add_argument("--torch-rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    require_torch()
+    if set(args.contenders.split(",")) & set(THEIRS):
+        require_torch()
     let_libraries_choose()
     if "none" not in args.strategies.split(","):
         args.strategies = "none," + args.strategies
