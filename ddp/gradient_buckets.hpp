@@ -2,7 +2,8 @@
 //
 // Each step the buckets lend their memory to backward (Tensor::lend_grad_memory). It computes the
 // gradients of matrices where the collective reads them, and the optimizer reads the results there.
-// Other gradients, of norms and biases, are copied into the bucket and replaced by views of it.
+// Other gradients, of norms and biases, are copied there. A gradient that is elsewhere, because it
+// was set or dropped between micro-batches, is copied when its hook fires.
 //
 // While a bucket's collective is under way, its parameters have no gradient: a second backward
 // without finish() must not add to memory that the collective reads and writes.

@@ -94,7 +94,7 @@ bool AccumulateGrad::has_hooks() const {
   return !leaf_.impl_->hooks.empty();
 }
 
-Tensor AccumulateGrad::take_grad_memory() const {
+Tensor AccumulateGrad::free_grad_memory() const {
   const Tensor& memory = leaf_.impl_->grad_memory;
   return !leaf_.grad().defined() && memory.impl_.use_count() == 1 ? memory : Tensor();
 }
@@ -102,7 +102,7 @@ Tensor AccumulateGrad::take_grad_memory() const {
 Tensor empty_gradient(const std::shared_ptr<Node>& to, const Shape& shape, DType dtype,
                       Device device) {
   if (const auto* const leaf = dynamic_cast<const AccumulateGrad*>(to.get()))
-    if (Tensor memory = leaf->take_grad_memory(); memory.defined()) return memory;
+    if (Tensor memory = leaf->free_grad_memory(); memory.defined()) return memory;
   return Tensor::empty(shape, dtype, device);
 }
 

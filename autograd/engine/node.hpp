@@ -103,7 +103,7 @@ class AccumulateGrad final : public Node {
   bool has_hooks() const;
   // The memory that the leaf was lent, for an op to compute its gradient there: undefined if the
   // leaf has a gradient, or if another op has taken the memory.
-  Tensor take_grad_memory() const;
+  Tensor free_grad_memory() const;
 
  private:
   Tensor leaf_;

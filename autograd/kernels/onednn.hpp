@@ -32,7 +32,7 @@ struct OneDnn {
                 std::int64_t k, float alpha, const T* a, std::int64_t lda, const T* b,
                 std::int64_t ldb, float beta, float* c, std::int64_t ldc) const {
     constexpr bool is_fp32 = std::is_same_v<T, float>;
-    Gemm<T>* const gemm = std::get < is_fp32 ? 0 : 1 > (std::tuple(gemm_fp32, gemm_bf16));
+    const auto gemm = std::get<Gemm<T>*>(std::tuple(gemm_fp32, gemm_bf16));
     const auto letter = [](Transpose transpose) { return transpose == Transpose::yes ? 'T' : 'N'; };
     // oneDNN's kernels point the stack pointer into a buffer of the heap, where a signal handler
     // would write over what lies below it. So signals wait until the product is there.

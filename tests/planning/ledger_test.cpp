@@ -43,7 +43,7 @@ void agrees(const transformer::Config& config, int stage, int size) {
                 "stage {}, rank {} of {}: {} take {} bytes, {} in the account", stage, group.rank(),
                 size, kind, seen, row->bytes);
       }
-      optimizer->zero_grad(false);
+      optimizer->zero_grad();
     }
   });
 }

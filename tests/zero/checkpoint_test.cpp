@@ -15,7 +15,7 @@ namespace {
 // A step on the same data on all ranks, so that the number of ranks does not matter.
 template <class Finish>
 void step(ToyNet& net, Optimizer& optimizer, int i, Finish&& finish) {
-  optimizer.zero_grad(false);
+  optimizer.zero_grad();
   backward(loss_of_rows<double>(net, 4 * i, 4));
   finish();
   optimizer.step();

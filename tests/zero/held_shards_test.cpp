@@ -57,7 +57,7 @@ zero::HeldShards train(ProcessGroup& group, bool is_ahead) {
   optimizer->keep_copy(0, 7);
   const std::int64_t share = rows_of_step / group.size();
   for (std::int64_t i = 0; i < 3; ++i) {
-    optimizer->zero_grad(false);
+    optimizer->zero_grad();
     backward(loss_of_rows<double>(net, rows_of_step * i + group.rank() * share, share));
     stage.finish();
     optimizer->set_gradient_scale(0.5);

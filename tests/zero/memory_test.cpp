@@ -66,7 +66,7 @@ void holds(const std::function<Fractions(double p)>& formula) {
         must_hold("before the step", n, kept);
         optimizer->step();
         must_hold("after the step", n, kept);
-        optimizer->zero_grad(false);
+        optimizer->zero_grad();
       }
     });
   }
