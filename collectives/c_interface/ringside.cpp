@@ -2,12 +2,14 @@
 #include "collectives/c_interface/ringside.h"
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -23,19 +25,49 @@
 using namespace ringside;
 using namespace ringside::collectives;
 
-struct ringside_group {
+namespace {
+
+struct Group {
   std::unique_ptr<SubGroupConnector> listening;  // until it is connected
   std::optional<ProcessGroup> connected;
   std::optional<Messages> messages;
   std::mutex calls;  // held by the thread that makes a call, and for as long as that blocks
+  bool is_closed = false;
   std::string transport = {};
 };
 
-struct ringside_work {
-  Work call;
+// What a caller's handles stand for. A handle is a number that is never used again, not an address:
+// one that was freed is refused, also where another thread frees it during a call. The call keeps
+// the object until it returns.
+template <class Handle, class Object>
+class HandleTable {
+ public:
+  Handle* add(std::shared_ptr<Object> object) {
+    const std::lock_guard lock(mutex_);
+    objects_.emplace(++last_, std::move(object));
+    return reinterpret_cast<Handle*>(last_);
+  }
+  // NULL if the handle stands for nothing, or no longer.
+  std::shared_ptr<Object> find(const Handle* handle) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
+    return found == objects_.end() ? nullptr : found->second;
+  }
+  std::shared_ptr<Object> remove(const Handle* handle) {
+    const std::lock_guard lock(mutex_);
+    auto removed = objects_.extract(reinterpret_cast<std::uintptr_t>(handle));
+    return removed ? std::move(removed.mapped()) : nullptr;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::uintptr_t last_ = 0;
+  std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> objects_;
 };
 
-namespace {
+// Never destroyed: threads of the program may wait for a work while the process exits.
+auto& groups = *new HandleTable<ringside_group, Group>;
+auto& works = *new HandleTable<ringside_work, Work>;
 
 constexpr int last_type = RINGSIDE_BOOL, last_op = RINGSIDE_BIT_XOR;
 static_assert(last_type == static_cast<int>(DataType::boolean), "in the order of DataType");
@@ -82,11 +114,23 @@ ringside_status status_of(Function function) {
   return RINGSIDE_ERROR;
 }
 
-ProcessGroup& connected(ringside_group* group) {
-  require(group != nullptr, "expected a group, got NULL");
-  require(group->connected.has_value(),
-          "the group is not connected: call ringside_connect() first");
-  return *group->connected;
+std::shared_ptr<Group> find(const ringside_group* handle) {
+  require(handle != nullptr, "expected a group, got NULL");
+  auto group = groups.find(handle);
+  require(group != nullptr, "expected a group, got one that ringside_close() has freed");
+  return group;
+}
+
+std::shared_ptr<Work> find(const ringside_work* handle) {
+  require(handle != nullptr, "expected a work, got NULL");
+  auto work = works.find(handle);
+  require(work != nullptr, "expected a work, got one that ringside_work_free() has freed");
+  return work;
+}
+
+ProcessGroup& connected(Group& group) {
+  require(group.connected.has_value(), "the group is not connected: call ringside_connect() first");
+  return *group.connected;
 }
 
 DataType type_of(ringside_type type) {
@@ -103,14 +147,16 @@ ReduceOp op_of(ringside_op op) {
 
 // Makes `call(group, form)` in the form that blocks, or in the one whose Work it gives out.
 template <class... Parameters, class MakeCall>
-ringside_status make_call(ringside_group* group, ringside_work** work,
+ringside_status make_call(ringside_group* handle, ringside_work** work,
                           void (ProcessGroup::*blocking)(Parameters...),
                           Work (ProcessGroup::*starting)(Parameters...), MakeCall call) {
   return status_of([&] {
-    ProcessGroup& ranks = connected(group);
+    const auto group = find(handle);
+    ProcessGroup& ranks = connected(*group);
     const std::lock_guard one_at_a_time(group->calls);
+    require(!group->is_closed, "the group was closed before this call could begin");
     if (work) {
-      *work = new ringside_work{call(ranks, starting)};
+      *work = works.add(std::make_shared<Work>(call(ranks, starting)));
       return;
     }
     const Blocking here;
@@ -147,12 +193,13 @@ std::size_t own(size_t count, const size_t* counts, const ProcessGroup& ranks) {
 
 // A message: any thread may send and receive at any time.
 template <class Starting>
-ringside_status make_message(ringside_group* group, ringside_work** work, Starting starting) {
+ringside_status make_message(ringside_group* handle, ringside_work** work, Starting starting) {
   return status_of([&] {
-    connected(group);
+    const auto group = find(handle);
+    connected(*group);
     Work message = starting(*group->messages);
     if (work) {
-      *work = new ringside_work{std::move(message)};
+      *work = works.add(std::make_shared<Work>(std::move(message)));
       return;
     }
     const Blocking here;
@@ -178,20 +225,21 @@ ringside_status ringside_listen(const char* host, double connect_timeout, ringsi
     rank_info.interface = environment("RINGSIDE_INTERFACE").value_or("");
     rank_info.backend = environment("RINGSIDE_BACKEND").value_or("auto");
     rank_info.connect_timeout = Seconds(connect_timeout);
-    auto made = std::make_unique<ringside_group>();
+    auto made = std::make_shared<Group>();
     made->listening = make_connector_at(host, rank_info);
     const Endpoint endpoint = made->listening->listen();
     std::copy_n(reinterpret_cast<const unsigned char*>(endpoint.data()), endpoint.size(),
                 address->bytes);
-    *group = made.release();
+    *group = groups.add(std::move(made));
   });
 }
 
-ringside_status ringside_connect(ringside_group* group, int rank, int size,
+ringside_status ringside_connect(ringside_group* handle, int rank, int size,
                                  const ringside_address* addresses, const char* job_key,
                                  const char* name, double timeout) {
   return status_of([&] {
-    require(group && addresses && job_key && name, "expected four pointers, got NULL");
+    require(addresses && job_key && name, "expected three pointers, got NULL");
+    const auto group = find(handle);
     require(group->listening != nullptr, "a group is connected once, after ringside_listen()");
     require(size >= 1 && rank >= 0 && rank < size, "rank {} is not in a world of {}", rank, size);
     require(timeout > 0, "expected a timeout of more than 0 s, got {}", timeout);
@@ -215,25 +263,34 @@ ringside_status ringside_connect(ringside_group* group, int rank, int size,
   });
 }
 
-void ringside_abort(ringside_group* group, const char* cause) {
+void ringside_abort(ringside_group* handle, const char* cause) {
+  const auto group = groups.find(handle);
   if (!group || !group->connected) return;
   const std::string why = cause ? cause : "the rank gave up";
   if (group->messages) group->messages->abort(why);
   group->connected->abort(why);
 }
 
-void ringside_close(ringside_group* group) {
+void ringside_close(ringside_group* handle) {
+  const auto group = groups.remove(handle);
   if (!group) return;
-  { const std::lock_guard after_the_last_call(group->calls); }
-  delete group;
+  const std::lock_guard after_the_last_call(group->calls);
+  group->is_closed = true;  // for calls that wait for this lock
 }
 
 const char* ringside_transport(const ringside_group* group) {
-  return group->transport.c_str();
+  const char* name = nullptr;
+  status_of([&] { name = find(group)->transport.c_str(); });
+  return name;
 }
 
-size_t ringside_bytes_sent(ringside_group* group) {
-  return group->connected ? group->connected->traffic().payload_bytes_sent : 0;
+size_t ringside_bytes_sent(ringside_group* handle) {
+  size_t bytes = 0;
+  status_of([&] {
+    const auto group = find(handle);
+    if (group->connected) bytes = group->connected->traffic().payload_bytes_sent;
+  });
+  return bytes;
 }
 
 const char* ringside_algorithm(ringside_group* group, const char* collective, size_t count,
@@ -241,7 +298,7 @@ const char* ringside_algorithm(ringside_group* group, const char* collective, si
   const char* name = nullptr;
   status_of([&] {
     // The names of the catalogue are literals, or live until the program ends.
-    name = connected(group)
+    name = connected(*find(group))
                .algorithm_for(collective_named(collective), count, type_of(type))
                .name.data();
   });
@@ -345,25 +402,28 @@ ringside_status ringside_recv(ringside_group* group, void* data, size_t count, r
 }
 
 int ringside_work_done(const ringside_work* work) {
-  return work->call.done() ? 1 : 0;
+  int done = -1;
+  status_of([&] { done = find(work)->done() ? 1 : 0; });
+  return done;
 }
 
 ringside_status ringside_work_wait(ringside_work* work, double seconds) {
   bool ended = true;
   const ringside_status status = status_of([&] {
-    require(work != nullptr, "expected a work, got NULL");
-    ended = work->call.wait_for(seconds < 0 ? Seconds::max() : Seconds(seconds));
+    ended = find(work)->wait_for(seconds < 0 ? Seconds::max() : Seconds(seconds));
     if (!ended) last_error = fmt::format("the call has not ended after {} s, and runs on", seconds);
   });
   return ended ? status : RINGSIDE_TIMED_OUT;
 }
 
 int ringside_work_source(const ringside_work* work) {
-  return work->call.source();
+  int source = -1;
+  status_of([&] { source = find(work)->source(); });
+  return source;
 }
 
 void ringside_work_free(ringside_work* work) {
-  delete work;
+  works.remove(work);
 }
 
 void ringside_check_while_waiting(int (*check)(void)) {

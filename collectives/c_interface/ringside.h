@@ -17,7 +17,12 @@
  * RINGSIDE_INTERRUPTED, the group cannot be used any more, on any rank.
  *
  * Threads may share a group: their calls run one after the other, in the order in which they were
- * made, which must be the same on all ranks. */
+ * made, which must be the same on all ranks.
+ *
+ * The caller owns each group and each work, and frees it once: ringside_close(),
+ * ringside_work_free(). Any thread may do so at any time. A function that another thread is in
+ * returns as it would have; a later one is refused with a sentence, and a second free does
+ * nothing. */
 #ifndef RINGSIDE_H
 #define RINGSIDE_H
 
@@ -96,14 +101,14 @@ ringside_status ringside_connect(ringside_group* group, int rank, int size,
                                  const char* name, double timeout);
 
 /* Tells all other ranks that this one gives up, and why. Their calls fail with this cause, as this
- * rank's do. It is the one function that may be called while a call of the same group blocks. */
+ * rank's do. It does not wait for a call of the same group that blocks. */
 void ringside_abort(ringside_group* group, const char* cause);
 
-/* Waits for the calls under way and frees the group. Work of the group stays valid. NULL is
+/* Waits for the collectives under way and frees the group. Work of the group stays valid. NULL is
  * allowed. */
 void ringside_close(ringside_group* group);
 
-/* "tcp" or "shm". */
+/* "tcp" or "shm"; valid until the group is closed. NULL if it is. */
 const char* ringside_transport(const ringside_group* group);
 
 /* The bytes that this rank has sent in collectives of the group, without headers of messages. */
@@ -183,7 +188,7 @@ ringside_status ringside_recv(ringside_group* group, void* data, size_t count, r
 
 /* ---- Work */
 
-/* 1 if the call has ended, successfully or not, otherwise 0. */
+/* 1 if the call has ended, successfully or not, otherwise 0; -1 if the work was freed. */
 int ringside_work_done(const ringside_work* work);
 
 /* Waits until the call has ended, and returns its status; RINGSIDE_TIMED_OUT if it has not ended
@@ -194,7 +199,7 @@ ringside_status ringside_work_wait(ringside_work* work, double seconds);
 /* The rank that sent the message, once a receive has ended; otherwise -1. */
 int ringside_work_source(const ringside_work* work);
 
-/* The call runs on. NULL is allowed. */
+/* A call that has not ended runs on. NULL is allowed. */
 void ringside_work_free(ringside_work* work);
 
 /* ---- Interruption */

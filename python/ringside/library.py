@@ -1,6 +1,7 @@
 """libringside.so by ctypes: the functions of ringside.h, and errors as exceptions.
 
-Knows nothing of torch: buffers are addresses.
+Knows nothing of torch: buffers are addresses. Each handle is freed once, by its owner; the library
+refuses one that was freed (ringside.h).
 """
 
 import ctypes
@@ -130,6 +131,13 @@ def check(status):
     raise (RankFailure if status == RANK_FAILED else RingsideError)(text)
 
 
+def text_of(result):
+    """What a function returns that gives a text, or NULL after a failure."""
+    if result is None:
+        check(ERROR)
+    return result.decode()
+
+
 def list_of(lengths):
     """Lengths of blocks as the library reads them."""
     lengths = list(lengths)
@@ -164,15 +172,15 @@ class Group:
 
     @property
     def transport(self):
-        return self.library.ringside_transport(self.handle).decode()
+        return text_of(self.library.ringside_transport(self.handle))
 
     @property
     def bytes_sent(self):
         return self.library.ringside_bytes_sent(self.handle)
 
     def algorithm(self, collective, count, type):
-        return self.library.ringside_algorithm(self.handle, collective.encode(), count,
-                                               type).decode()
+        return text_of(self.library.ringside_algorithm(self.handle, collective.encode(), count,
+                                                       type))
 
     def abort(self, cause):
         if self.handle is not None:

@@ -3,13 +3,27 @@
 A group is a ProcessGroup of torch whose calls go to libringside.so. A call that the program waits
 for at once (async_op=False) runs on the caller's own thread. Others run on the group's thread in
 the library, one after the other.
+
+Who owns a handle of the library. ctypes releases the interpreter's lock in each call, so two
+threads may be inside of the library with one handle.
+
+    a work's handle     the Work owns it, never changes it, and frees it when it dies itself. That
+                        the call has ended is a flag beside it.
+    a group's handle    the library.Group owns it, until close().
+
+So a handle that a method has read stands for its object until the method returns. Where a program
+closes a group beside a call, the library refuses the handle with a sentence.
 """
 
 import atexit
+import contextlib
+import functools
+import inspect
 import os
 import re
 import secrets
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -20,6 +34,7 @@ from queue import SimpleQueue
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend
 
 from ringside import library as lib
@@ -58,7 +73,7 @@ def seconds_of(timeout):
 
 
 class Work(dist.Work):
-    """A call of a group. `handle` is the library's work, or None of a call that has ended."""
+    """A call of a group. `handle` is the library's work; None of a call that ended in its caller."""
 
     def __init__(self, group, name, handle, tensors, finish, result):
         super().__init__()
@@ -67,17 +82,15 @@ class Work(dist.Work):
         self.finish = finish  # copies results out of memory that was made for the call
         self.results = result
         self.failure = None
+        self.has_ended = handle is None  # and its results and its failure are there
         self.lock = threading.Lock()
-        self.ended = self.future = None  # futures: the second follows the first
+        self.completed = self.future = None  # futures: the second follows the first
         self.source = -1
 
     def is_completed(self):
-        if self.handle is None:
-            return True
-        if not lib.library().ringside_work_done(self.handle):
-            return False
-        self._settle()
-        return True
+        if not self.has_ended and lib.library().ringside_work_done(self.handle):
+            self._settle()
+        return self.has_ended
 
     def is_success(self):
         return self.is_completed() and self.failure is None
@@ -96,7 +109,7 @@ class Work(dist.Work):
     def wait(self, timeout=None):
         limit = seconds_of(timeout)
         end = None if limit is None else time.monotonic() + limit
-        while self.handle is not None:
+        while not self.has_ended:
             left = SLICE if end is None else min(SLICE, max(0.0, end - time.monotonic()))
             if lib.library().ringside_work_wait(self.handle, left) != lib.TIMED_OUT:
                 self._settle()
@@ -116,16 +129,16 @@ class Work(dist.Work):
         with self.lock:
             made = self.future is None
             if made:
-                self.ended = torch.futures.Future()
-                self.future = self.ended.then(self._outcome)
+                self.completed = torch.futures.Future()
+                self.future = self.completed.then(self._outcome)
         if made:
             self.group._complete_later(self)
         return self.future
 
     def _settle(self):
-        """The call has ended: takes its status, once."""
+        """The call has ended in the library: takes its status, once."""
         with self.lock:
-            if self.handle is None:
+            if self.has_ended:
                 return
             try:
                 self.source = lib.library().ringside_work_source(self.handle)
@@ -134,15 +147,15 @@ class Work(dist.Work):
                     self.finish()
             except Exception as failure:
                 self.failure = error_from(failure)
-            lib.library().ringside_work_free(self.handle)
-            self.handle = self.tensors = self.finish = None
+            self.tensors = self.finish = None
+            self.has_ended = True
 
     def _complete_future(self):
         try:
             self.wait()
         except Exception as failure:
             self.failure = failure
-        self.ended.set_result(None)
+        self.completed.set_result(None)
 
     def _outcome(self, _):
         # An error of a callback is one in C++ too. That of set_exception() is not: DDP would take
@@ -152,8 +165,8 @@ class Work(dist.Work):
         return self.results
 
     def __del__(self):
-        # The group keeps each work until it has ended, so only the end of a program comes here.
-        if self.handle is not None and os.getpid() == self.group.ranks.process:
+        # The group keeps each work, and so its tensors, until it has ended.
+        if self.handle is not None and os.getpid() == self.group.process:
             lib.library().ringside_work_free(self.handle)
 
 
@@ -167,14 +180,15 @@ def require_cpu(tensor):
         raise NotImplementedError("ringside reduces and moves dense tensors, not "
                                   f"{tensor.layout}: call to_dense() first")
     if tensor.device.type != "cpu":
-        raise RuntimeError(f"ringside moves tensors on the CPU, not on {tensor.device}: use "
-                           "init_process_group(\"cpu:ringside,cuda:nccl\")")
+        raise RuntimeError(f"ringside moves tensors on the CPU, not on {tensor.device}: give the "
+                           "GPU a group of its own, new_group(backend=\"nccl\")")
 
 
 class ProcessGroup(dist.ProcessGroup):
     def __init__(self, ranks, store, timeout):
         super().__init__(ranks.rank, ranks.size)
         self.ranks, self.store, self.timeout = ranks, store, timeout
+        self.process = ranks.process  # that may call the library
         self.name = self.desc = ""
         self.pending = deque()  # works in the order of their calls, until they have ended
         self.messages = []  # that have not arrived yet
@@ -237,14 +251,11 @@ class ProcessGroup(dist.ProcessGroup):
             self._forget_ended()
             if self.pending or self.messages:
                 ranks.abort(f"rank {self.rank()} destroyed the group before its calls had ended")
-            for work in (*self.pending, *self.messages):
-                work.is_completed()
-            self.pending.clear()
-            self.messages.clear()
             if self.completing is not None:
                 self.completing.put(None)
                 self.completing = None
-        ranks.close()
+        ranks.close()  # until then the library uses the tensors of calls under way
+        self._forget_ended()
 
     # ---- How a call is made
 
@@ -260,14 +271,15 @@ class ProcessGroup(dist.ProcessGroup):
         call has ended."""
         waits = opts is not None and not getattr(opts, "asyncOp", True)
         limit = seconds_of(getattr(opts, "timeout", None))
-        function = self.ranks.function(name)
         with self.lock:
+            ranks = self.ranks
+            function = ranks.function(name)
             self.made += 1
             self._forget_ended()
             alone = waits and limit is None and not self.pending
             if not alone or threading.current_thread() is not threading.main_thread():
                 handle = c_void_p()
-                self._check(function(self.ranks.handle, *arguments, byref(handle)))
+                self._check(function(ranks.handle, *arguments, byref(handle)))
                 work = Work(self, name, handle, tensors, finish, result)
                 self.pending.append(work)
                 alone = False
@@ -275,7 +287,7 @@ class ProcessGroup(dist.ProcessGroup):
             if waits:
                 work.wait(opts.timeout)
             return work
-        self._check(function(self.ranks.handle, *arguments, None))
+        self._check(function(ranks.handle, *arguments, None))
         if finish:
             finish()
         return Work(self, name, None, None, None, result)
@@ -291,14 +303,17 @@ class ProcessGroup(dist.ProcessGroup):
         """Sets the future of the work when it has ended, on a thread of the group."""
         with self.lock:
             # A callback of a future may wait for the future of another call: not on its own thread.
-            if work.handle is None or threading.current_thread() is self.completer:
-                return work._complete_future()
-            if self.completing is None:
-                self.completing = SimpleQueue()
-                self.completer = threading.Thread(target=complete_futures, daemon=True,
-                                                  args=(self.completing,), name="ringside futures")
-                self.completer.start()
-            self.completing.put(work)
+            later = not work.has_ended and threading.current_thread() is not self.completer
+            if later:
+                if self.completing is None:
+                    self.completing = SimpleQueue()
+                    self.completer = threading.Thread(target=complete_futures, daemon=True,
+                                                      args=(self.completing,),
+                                                      name="ringside futures")
+                    self.completer.start()
+                self.completing.put(work)
+        if not later:
+            work._complete_future()  # runs callbacks, which may need the lock on other threads
 
     def _message(self, name, tensors, peer, tag, result, finish=None):
         used = tensors[0]
@@ -363,11 +378,18 @@ class ProcessGroup(dist.ProcessGroup):
                           None if used is tensor else lambda: tensor.copy_(used))
 
     def allreduce_coalesced(self, tensors, opts=None):
+        """One call for the tensors of each type."""
         opts = opts or dist.AllreduceCoalescedOptions()
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        used, op = self._reduced(flat, opts.reduceOp)
-        return self._call("all_reduce", (*self._numbers(used), op), opts, used, tensors,
-                          lambda: split_into(tensors, used))
+        of_type = {}
+        for tensor in tensors:
+            require_cpu(tensor)
+            of_type.setdefault(tensor.dtype, []).append(tensor)
+        flats = [self._reduced(torch.cat([tensor.reshape(-1) for tensor in group]), opts.reduceOp)
+                 for group in of_type.values()]  # all are accepted before the first is sent
+        works = [self._call("all_reduce", (*self._numbers(used), op), opts, used, group,
+                            functools.partial(split_into, group, used))
+                 for (used, op), group in zip(flats, of_type.values())]
+        return works[0] if len(works) == 1 else All(self, works, tensors)
 
     def broadcast(self, tensors, opts=None):
         opts = opts or dist.BroadcastOptions()
@@ -587,26 +609,36 @@ for each in FORWARDED:
 class All(Work):
     """Several calls as one work."""
 
-    def __init__(self, group, works, result, finish=None):
+    def __init__(self, group, works, result):
         super().__init__(group, "several calls", None, None, None, result)
-        self.works, self.then = works, finish
+        self.works, self.has_ended = works, False
 
     def is_completed(self):
-        return all([work.is_completed() for work in self.works])
-
-    def exception(self):
-        return next((work.failure for work in self.works if work.failure), None)
+        if all([work.is_completed() for work in self.works]):
+            self._settle()
+        return self.has_ended
 
     def wait(self, timeout=None):
+        limit = seconds_of(timeout)
+        end = None if limit is None else time.monotonic() + limit
         for work in self.works:
-            work.wait(timeout)
-        with self.lock:
-            finish, self.then = self.then, None
-            if finish:
-                finish()
+            if end is not None:
+                timeout = timedelta(seconds=max(1e-6, end - time.monotonic()))
+            try:
+                work.wait(timeout)
+            except Exception:
+                if not work.has_ended:
+                    raise  # this wait is over, not the call
+        self._settle()
+        if self.failure is not None:
+            raise self.failure
         return True
 
     synchronize = wait
+
+    def _settle(self):
+        self.failure = next((work.failure for work in self.works if work.failure), None)
+        self.has_ended = True
 
 
 class Closed:
@@ -709,22 +741,68 @@ def create(opts, _backend_options=None):
 
 
 def use_for_gloo():
-    """RINGSIDE_AS_GLOO=1: a program that asks for gloo gets ringside."""
+    """RINGSIDE_AS_GLOO=1: a program that asks for gloo gets ringside, whichever way it asks: torch
+    makes each group in one function, and reads the name of its backend by one table."""
+    make = c10d._new_process_group_helper
+    signature = inspect.signature(make)
+
     def replaced(backend):
-        if backend is None and not torch.cuda.is_available():
-            return "ringside"
-        return re.sub(r"\bgloo\b", "ringside", backend) if isinstance(backend, str) else backend
+        asked = c10d.BackendConfig(dist.Backend(str(backend))).get_device_backend_map()
+        here = {name for device, name in asked.items()
+                if device == "cpu" or torch.cuda.is_available()}
+        # torch makes no other backend beside ours: a group with one for the GPU stays as it is.
+        return "ringside" if here == {"gloo"} else backend
 
-    init, new = dist.init_process_group, dist.new_group
+    @functools.wraps(make)
+    def make_group(*args, **kwargs):
+        call = signature.bind(*args, **kwargs)
+        call.arguments["backend"] = replaced(call.arguments["backend"])
+        return make(*call.args, **call.kwargs)
 
-    def init_process_group(backend=None, *args, **kwargs):
-        return init(replaced(backend), *args, **kwargs)
+    c10d._new_process_group_helper = make_group
+    if dist.is_gloo_available():
+        count_groups_over_gloo()
 
-    def new_group(ranks=None, timeout=None, backend=None, *args, **kwargs):
-        return new(ranks, timeout, replaced(backend) if backend else backend, *args, **kwargs)
 
-    for module in (dist, dist.distributed_c10d):
-        module.init_process_group, module.new_group = init_process_group, new_group
+def count_groups_over_gloo():
+    """Says at the end of the program that some of its groups ran over gloo all the same."""
+    init = dist.ProcessGroupGloo.__init__
+    made = []
+
+    def counted(group, *args, **kwargs):
+        init(group, *args, **kwargs)
+        made.append(os.getpid())
+
+    @atexit.register
+    def tell():
+        if count := made.count(os.getpid()):
+            print(f"ringside: RINGSIDE_AS_GLOO=1 is set, but this rank made {count} "
+                  f"group{'s' * (count > 1)} over gloo. A group that also has a backend for the "
+                  "GPU is not replaced: give the CPU a group of its own, new_group(backend="
+                  "\"ringside\")", file=sys.stderr)
+
+    dist.ProcessGroupGloo.__init__ = counted
+
+
+def refuse_mixed_operations():
+    """torch collects the reductions of a `with _coalescing_manager()` and passes on the operation
+    of the first. Refuses others where their list is, before anything is sent."""
+    collecting = c10d._coalescing_manager.__closure__[0]  # where every importer's name leads
+    collect = contextlib.contextmanager(collecting.cell_contents)
+
+    def checked(group=None, *args, **kwargs):
+        group = group or c10d._get_default_group()
+        with collect(group, *args, **kwargs) as manager:
+            yield manager
+            calls = c10d._world.pg_coalesce_state[group]
+            operations = {str(call.redop) for call in calls}
+            if isinstance(group, ProcessGroup) and len(operations) > 1:
+                del c10d._world.pg_coalesce_state[group]
+                raise ValueError("expected one operation for all reductions that are coalesced, "
+                                 f"got {', '.join(sorted(operations))}: coalesce those of each "
+                                 "operation apart")
+
+    collecting.cell_contents = checked
 
 
 @atexit.register
@@ -739,6 +817,7 @@ def register():
     if not dist.is_available() or "ringside" in dist.Backend.backend_list:
         return
     dist.Backend.register_backend("ringside", create, extended_api=True, devices=["cpu"])
+    refuse_mixed_operations()
     if os.environ.get("RINGSIDE_AS_GLOO") == "1":
         use_for_gloo()
     if os.environ.get("RINGSIDE_WATCH"):

@@ -272,7 +272,7 @@ def watch(folder, ProcessGroup, Work):
         return work
 
     def watched_wait(work, timeout=None):
-        began, ended = time.monotonic(), work.handle is None
+        began, ended = time.monotonic(), work.has_ended
         try:
             return wait(work, timeout)
         finally:

@@ -2,10 +2,13 @@
 
     torch_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+import functools
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -248,6 +251,99 @@ def works(rank, size, folder):
 def test_works_and_futures():
     for size in SIZES:
         on_ranks(works, size)
+
+
+def handles(rank, size, folder):
+    """A work and a group in the hands of several threads, and after they have ended."""
+    begin(rank, size, folder)
+    group = dist.new_group()
+    failures, over, shared = [], threading.Event(), []
+
+    def ask():
+        try:
+            while not over.is_set():
+                for work in shared[-3:]:
+                    if work.is_completed():
+                        assert work.is_success() and work.wait()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for i in range(100):
+        tensor = torch.ones(100)
+        work = dist.all_reduce(tensor, async_op=True, group=group)
+        shared.append(work)
+        future = work.get_future().then(lambda f: f.value()[0][0].item()) if i % 3 == 0 else None
+        work.wait()
+        assert tensor.eq(size).all() and (future is None or future.wait() == size)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+    # A group that is destroyed with calls under way keeps their tensors until they have ended.
+    ranks = group.ranks
+    works = [dist.all_reduce(torch.ones(300_000), async_op=True, group=group) for _ in range(5)]
+    dist.destroy_process_group(group)
+    for work in works:
+        assert work.is_completed()
+        if work.exception():
+            assert "destroyed the group before its calls had ended" in str(work.exception())
+    expect_error("the process group was destroyed",
+                 lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()))
+    expect_error("expected a group, got NULL", lambda: ranks.transport)
+    dist.destroy_process_group()
+
+
+def test_handles_in_many_threads():
+    for size in SIZES:
+        on_ranks(handles, size)
+
+
+def test_stress():
+    """A turn of tools/torch-stress, which runs for half an hour."""
+    stress = Path(__file__).resolve().parents[2] / "tools/torch-stress"
+    for ranks in "2", "4":
+        ended = subprocess.run([sys.executable, stress, "--seconds", "6", "--ranks", ranks],
+                               capture_output=True, text=True, timeout=110)
+        assert ended.returncode == 0 and "none failed" in ended.stdout, ended.stdout + ended.stderr
+
+
+def several_types(rank, size, folder):
+    """Lists of tensors of several types: each is reduced as what it is."""
+    begin(rank, size, folder)
+    large = 2**41 // size + 1  # fp32 has 24 bits
+    for reduce in (lambda tensors: dist.group.WORLD.allreduce_coalesced(tensors).wait(),
+                   lambda tensors: collected(tensors, [dist.ReduceOp.SUM] * 4)):
+        tensors = [torch.full((3,), 0.5), torch.tensor([large, rank]),
+                   torch.tensor([[1.5, 2.0]], dtype=torch.bfloat16), torch.full((2, 2), 1.0)]
+        reduce(tensors)
+        assert tensors[0].eq(0.5 * size).all() and tensors[3].eq(size).all()
+        assert tensors[1].tolist() == [large * size, size * (size - 1) // 2]
+        assert tensors[2].tolist() == [[1.5 * size, 2.0 * size]]
+    one, other = torch.full((1,), rank + 1.0), torch.full((1,), rank + 1.0)
+    expect_error("expected one operation for all reductions that are coalesced, got "
+                 "RedOpType.MAX, RedOpType.SUM: coalesce those of each operation apart",
+                 lambda: collected([one, other], [dist.ReduceOp.SUM, dist.ReduceOp.MAX]))
+    assert one.item() == other.item() == rank + 1.0  # nothing was sent
+    collected([one, other], [dist.ReduceOp.MAX] * 2)  # and the group works on
+    assert one.item() == other.item() == size
+    expect_error("ringside moves tensors on the CPU", lambda: dist.group.WORLD.allreduce_coalesced(
+        [torch.ones(1), torch.empty(1, device="meta")]))
+    dist.destroy_process_group()
+
+
+def collected(tensors, operations):
+    with dist._coalescing_manager():
+        for tensor, operation in zip(tensors, operations):
+            dist.all_reduce(tensor, operation)
+
+
+def test_lists_of_several_types_and_operations():
+    for size in SIZES:
+        on_ranks(several_types, size)
 
 
 def messages(rank, size, folder):
@@ -538,19 +634,62 @@ def test_fsdp1_hybrid_shards_join_and_pipelining():
 # ---- RINGSIDE_AS_GLOO, and an algorithm of a file
 
 def as_gloo(rank, size, folder):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.distributed_c10d import init_process_group  # a name of before
     from ringside.torch_backend import use_for_gloo
     use_for_gloo()
-    for backend in "gloo", "cpu:gloo", None:
-        begin(rank, size, folder, backend)
-        assert dist.group.WORLD.getBackendName() == "ringside"
-        tensor = torch.ones(1)
-        dist.all_reduce(tensor, group=dist.new_group(backend="gloo"))
-        assert tensor.item() == size
+
+    def mesh(**options):
+        return init_device_mesh("cpu", (size,), mesh_dim_names=("dp",), **options).get_group()
+
+    begins = [functools.partial(begin, rank, size, folder, name)
+              for name in ("gloo", "GLOO", "Gloo", dist.Backend.GLOO, "cpu:gloo", "CPU:Gloo",
+                           "cpu:gloo,cuda:nccl", None)]
+    begins.append(lambda: init_process_group("gloo", init_method=f"file://{folder}/named",
+                                             rank=rank, world_size=size))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="localhost")
+    os.environ["MASTER_PORT"] = str(29600 + os.getppid() % 5000)
+    begins.append(mesh)  # makes the default group, too
+    for start in begins:
+        start()
+        groups = [None, dist.new_group(backend="GLOO"), dist.new_group(), mesh()]
+        if HAS_BACKENDS:
+            groups.append(mesh(backend_override={"dp": "gloo"}))
+        for group in groups:
+            tensor = torch.ones(1)
+            dist.all_reduce(tensor, group=group)
+            assert tensor.item() == size
+            assert (group or dist.group.WORLD).getBackendName() == "ringside", (start, group)
         dist.destroy_process_group()
 
 
 def test_a_program_that_asks_for_gloo_gets_ringside():
     on_ranks(as_gloo, 2)
+
+
+def test_a_group_that_runs_over_gloo_all_the_same_is_told():
+    program = """
+import sys, torch, torch.distributed as dist
+import torch.testing._internal.distributed.fake_pg  # registers "fake"
+if sys.argv[1] == "beside":
+    torch.cuda.is_available = lambda: True  # so the group keeps its other backend
+    dist.init_process_group("cpu:gloo,cuda:fake", store=dist.HashStore(), rank=0, world_size=1)
+    print(type(dist.group.WORLD._get_backend(torch.device("cpu"))).__name__)
+if sys.argv[1] == "ours":
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+"""
+    def run(how):
+        ended = subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True,
+                               env={**os.environ, "RINGSIDE_AS_GLOO": "1"}, timeout=60)
+        assert ended.returncode == 0, ended.stderr
+        return ended
+
+    beside = run("beside")
+    assert "ProcessGroupGloo" in beside.stdout
+    assert ("ringside: RINGSIDE_AS_GLOO=1 is set, but this rank made 1 group over gloo. A group that "
+            "also has a backend for the GPU is not replaced: give the CPU a group of its own, "
+            "new_group(backend=\"ringside\")") in beside.stderr, beside.stderr
+    assert "RINGSIDE_AS_GLOO" not in run("ours").stderr
 
 
 def exchange(peer):

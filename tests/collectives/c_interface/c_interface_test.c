@@ -1,5 +1,6 @@
 /* The C interface from C: ranks are processes that exchange their addresses in shared memory. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,6 +164,67 @@ static void wrong_arguments(void) {
   ringside_close(group);
 }
 
+/* A handle that was freed is refused: it is never read, and never stands for another object. */
+static void freed_handles(void) {
+  ringside_group* group = connect_ranks(20);
+  ringside_work *first = NULL, *second = NULL;
+  CHECK(ringside_barrier(group, &first) == RINGSIDE_OK);
+  CHECK(ringside_work_wait(first, -1) == RINGSIDE_OK && ringside_work_done(first) == 1);
+  ringside_work_free(first);
+  CHECK(ringside_barrier(group, &second) == RINGSIDE_OK && second != first);
+  const char* const freed = "expected a work, got one that ringside_work_free() has freed";
+  CHECK(ringside_work_done(first) == -1 && strcmp(ringside_last_error(), freed) == 0);
+  CHECK(ringside_work_wait(first, -1) == RINGSIDE_ERROR);
+  CHECK(strcmp(ringside_last_error(), freed) == 0);
+  CHECK(ringside_work_source(first) == -1);
+  ringside_work_free(first);
+  CHECK(ringside_work_wait(second, -1) == RINGSIDE_OK);
+  CHECK(ringside_work_wait(NULL, -1) == RINGSIDE_ERROR);
+  CHECK(strcmp(ringside_last_error(), "expected a work, got NULL") == 0);
+
+  ringside_close(group);
+  CHECK(ringside_work_done(second) == 1); /* outlives its group */
+  ringside_work_free(second);
+  CHECK(ringside_barrier(group, NULL) == RINGSIDE_ERROR);
+  CHECK(strcmp(ringside_last_error(),
+               "expected a group, got one that ringside_close() has freed") == 0);
+  CHECK(ringside_barrier(group, &second) == RINGSIDE_ERROR);
+  CHECK(ringside_transport(group) == NULL && ringside_bytes_sent(group) == 0);
+  CHECK(ringside_algorithm(group, "all_reduce", 1, RINGSIDE_FP32) == NULL);
+  ringside_abort(group, "too late");
+  ringside_close(group);
+}
+
+static ringside_work* volatile in_two_hands;
+static volatile int is_over;
+static void* asks_all_the_time(void* unused) {
+  while (!is_over) {
+    ringside_work* work = in_two_hands;
+    ringside_work_wait(work, 0);
+    ringside_work_done(work);
+    ringside_work_source(work);
+  }
+  return unused;
+}
+
+/* One thread asks about works that another makes and frees. */
+static void two_threads(void) {
+  ringside_group* group = connect_ranks(20);
+  pthread_t asking;
+  CHECK(pthread_create(&asking, NULL, asks_all_the_time, NULL) == 0);
+  for (int i = 0; i < 500; ++i) {
+    ringside_work* work = NULL;
+    int n = 1;
+    CHECK(ringside_all_reduce(group, &n, 1, RINGSIDE_INT32, RINGSIDE_SUM, &work) == RINGSIDE_OK);
+    in_two_hands = work;
+    CHECK(ringside_work_wait(work, -1) == RINGSIDE_OK && n == size);
+    ringside_work_free(work);
+  }
+  is_over = 1;
+  CHECK(pthread_join(asking, NULL) == 0);
+  ringside_close(group);
+}
+
 /* The last rank dies: all others name it. */
 static void dead_rank(void) {
   ringside_group* group = connect_ranks(20);
@@ -236,6 +298,8 @@ int main(void) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   on_ranks(collectives, 0);
   on_ranks(wrong_arguments, 0);
+  on_ranks(freed_handles, 0);
+  on_ranks(two_threads, 0);
   on_ranks(dead_rank, 1);
   on_ranks(interruption, 0);
   printf("the C interface works\n");
