@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/trace/trace.hpp"
+#include "collectives/bootstrap/connections.hpp"
 #include "collectives/rank_names.hpp"
 
 namespace ringside::exercises {

@@ -15,6 +15,7 @@
 #include "autograd/optim/adamw.hpp"
 #include "autograd/optim/clip.hpp"
 #include "base/clock.hpp"
+#include "cli/bench/training/step_bench.hpp"
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/table.hpp"
 #include "parallel/pipeline/schedule.hpp"
