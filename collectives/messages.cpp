@@ -63,16 +63,17 @@ class Messages::Engine {
   int size() const { return static_cast<int>(peers_.size()); }
 
   Traffic traffic() const {
-    const std::lock_guard lock(shared_->mutex);
+    const auto lock = shared_->lock_if_shared();
     return traffic_;
   }
 
   CallTimes times() const {
-    const std::lock_guard lock(shared_->mutex);
+    const auto lock = shared_->lock_if_shared();
     return shared_->times;
   }
 
   void abort(const std::string& cause) noexcept {
+    if (!shared_->owner.is_this()) return;
     std::unique_lock lock(shared_->mutex);
     if (ended_) return;  // the others have been told a cause, and the control channel is closed
     monitor_.interrupt(cause);
@@ -131,6 +132,7 @@ class Messages::Engine {
   }
 
   Work start(int other, CallOnBuffers what, std::int32_t tag) {
+    shared_->owner.require_this();
     const bool receives = what.call.peer == rank_;
     require((receives && other == any_source && size() > 1) ||
                 (other >= 0 && other < size() && other != rank_),
@@ -458,7 +460,7 @@ class Messages::Engine {
   std::thread thread_;
 };
 
-Messages::Messages(ProcessGroup& group) : engine_(std::make_unique<Engine>(connect(group))) {}
+Messages::Messages(ProcessGroup& group) : engine_(new Engine(connect(group))) {}
 Messages::~Messages() = default;
 Messages::Messages(Messages&&) noexcept = default;
 

@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fork.hpp"
 #include "collectives/buffer.hpp"
 #include "collectives/work.hpp"
 
@@ -70,7 +71,7 @@ class Messages {
  private:
   static Streams connect(ProcessGroup& group);  // in process_group.cpp
   class Engine;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Engine, DeleteInOwner<Engine>> engine_;
 };
 
 }  // namespace ringside::collectives

@@ -210,7 +210,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend)
     : ProcessGroup(std::move(backend), AlgorithmSelection()) {}
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmSelection algorithms)
-    : state_(std::make_unique<State>(std::move(backend), std::move(algorithms))) {}
+    : state_(new State(std::move(backend), std::move(algorithms))) {}
 
 ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
 ProcessGroup& ProcessGroup::operator=(ProcessGroup&&) noexcept = default;

@@ -7,13 +7,15 @@
 //
 // Every rank must make the same calls in the same order. Results are the same on all ranks, bit for
 // bit. One thread at a time may use a group. When a call fails on any rank, the calls of all ranks
-// throw Error with the first cause within the timeout; afterwards the group cannot be used.
+// throw Error with the first cause within the timeout; afterwards the group cannot be used. A child
+// made by fork() cannot use it either: its calls throw Error (base/fork.hpp).
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/fork.hpp"
 #include "collectives/buffer.hpp"
 
 namespace ringside::collectives {
@@ -164,7 +166,7 @@ class ProcessGroup {
   void set_names(const RankNames& names);
 
   struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<State, DeleteInOwner<State>> state_;
 };
 
 }  // namespace ringside::collectives

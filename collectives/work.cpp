@@ -20,7 +20,7 @@ void note_call(Trace* trace, const Call& call, Clock::time_point queued, Clock::
 }
 
 bool Work::done() const {
-  const std::lock_guard lock(state_->shared->mutex);
+  const auto lock = state_->shared->lock_if_shared();
   return state_->done;
 }
 
@@ -29,6 +29,7 @@ void Work::wait() const {
 }
 
 bool Work::wait_for(Seconds timeout) const {
+  state_->shared->owner.require_this();
   const auto start = Clock::now();
   const Call& call = state_->what.call;
   const ProfilerRange range("wait for", name_of(call.collective), call.label.view());
@@ -48,7 +49,7 @@ bool Work::wait_for(Seconds timeout) const {
 }
 
 int Work::source() const {
-  const std::lock_guard lock(state_->shared->mutex);
+  const auto lock = state_->shared->lock_if_shared();
   return state_->source;
 }
 

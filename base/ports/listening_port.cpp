@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/error.hpp"
+#include "base/fork.hpp"
 
 namespace ringside {
 namespace {
@@ -59,6 +60,7 @@ FileDescriptor listen_with(int descriptor, int port) {
       address.ipv4.sin_family != AF_INET || ntohs(address.ipv4.sin_port) != port)
     return {};
   FileDescriptor socket(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  keep_from_children(socket.get());
   allow_reuse(socket, true);
   return ::listen(socket.get(), SOMAXCONN) == 0 ? std::move(socket) : FileDescriptor();
 }

@@ -12,7 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include <pthread.h>
+
 #include "base/environment.hpp"
+#include "base/fork.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
@@ -28,6 +31,7 @@ using namespace ringside::collectives;
 namespace {
 
 struct Group {
+  const OwnerProcess owner = {};
   std::unique_ptr<SubGroupConnector> listening;  // until it is connected
   std::optional<ProcessGroup> connected;
   std::optional<Messages> messages;
@@ -36,6 +40,12 @@ struct Group {
   std::string transport = {};
 };
 
+// Of both tables. fork() waits for it, so that a child finds them whole; it is never destroyed, nor
+// are they, because threads of the program may wait for a work while the process exits.
+std::mutex& tables_mutex = *new std::mutex;
+[[maybe_unused]] const int at_fork = ::pthread_atfork(
+    [] { tables_mutex.lock(); }, [] { tables_mutex.unlock(); }, [] { tables_mutex.unlock(); });
+
 // What a caller's handles stand for. A handle is a number that is never used again, not an address:
 // one that was freed is refused, also where another thread frees it during a call. The call keeps
 // the object until it returns.
@@ -43,29 +53,27 @@ template <class Handle, class Object>
 class HandleTable {
  public:
   Handle* add(std::shared_ptr<Object> object) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(tables_mutex);
     objects_.emplace(++last_, std::move(object));
     return reinterpret_cast<Handle*>(last_);
   }
   // NULL if the handle stands for nothing, or no longer.
   std::shared_ptr<Object> find(const Handle* handle) const {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(tables_mutex);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
     return found == objects_.end() ? nullptr : found->second;
   }
-  std::shared_ptr<Object> remove(const Handle* handle) {
-    const std::lock_guard lock(mutex_);
-    auto removed = objects_.extract(reinterpret_cast<std::uintptr_t>(handle));
-    return removed ? std::move(removed.mapped()) : nullptr;
+  void remove(const Handle* handle) {
+    const auto object = find(handle);  // whose destructor may run after the lock
+    const std::lock_guard lock(tables_mutex);
+    objects_.erase(reinterpret_cast<std::uintptr_t>(handle));
   }
 
  private:
-  mutable std::mutex mutex_;
   std::uintptr_t last_ = 0;
   std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> objects_;
 };
 
-// Never destroyed: threads of the program may wait for a work while the process exits.
 auto& groups = *new HandleTable<ringside_group, Group>;
 auto& works = *new HandleTable<ringside_work, Work>;
 
@@ -118,6 +126,7 @@ std::shared_ptr<Group> find(const ringside_group* handle) {
   require(handle != nullptr, "expected a group, got NULL");
   auto group = groups.find(handle);
   require(group != nullptr, "expected a group, got one that ringside_close() has freed");
+  group->owner.require_this();
   return group;
 }
 
@@ -272,8 +281,9 @@ void ringside_abort(ringside_group* handle, const char* cause) {
 }
 
 void ringside_close(ringside_group* handle) {
-  const auto group = groups.remove(handle);
-  if (!group) return;
+  const auto group = groups.find(handle);
+  if (!group || !group->owner.is_this()) return;
+  groups.remove(handle);
   const std::lock_guard after_the_last_call(group->calls);
   group->is_closed = true;  // for calls that wait for this lock
 }

@@ -32,6 +32,7 @@ CallQueue::~CallQueue() {
 }
 
 Work CallQueue::start(CallOnBuffers what) {
+  shared_->owner.require_this();
   // First of all: if the thread cannot be started, nothing may be left in the queue.
   if (!thread_.joinable()) thread_ = start_thread("asynchronous calls", [this] { serve(); });
   auto state = std::make_shared<Work::State>(Work::State{shared_, std::move(what)});
@@ -47,6 +48,7 @@ Work CallQueue::start(CallOnBuffers what) {
 }
 
 void CallQueue::run(CallOnBuffers what) {
+  shared_->owner.require_this();
   // Only the caller's thread makes the queue longer, so no call can come between this look and
   // this call.
   std::unique_lock in_use(shared_->in_use, std::defer_lock);
@@ -71,6 +73,7 @@ void CallQueue::run(CallOnBuffers what) {
 }
 
 void CallQueue::abort(const std::string& cause) noexcept {
+  if (!shared_->owner.is_this()) return;
   backend_->interrupt(cause);
   {
     std::unique_lock lock(shared_->mutex);
@@ -86,7 +89,7 @@ void CallQueue::add_device(std::unique_ptr<Backend> device, IsDeviceMemory is_de
 }
 
 CallTimes CallQueue::times() const {
-  const std::lock_guard lock(shared_->mutex);
+  const auto lock = shared_->lock_if_shared();
   CallTimes times = shared_->times;
   times.blocked += blocking_seconds_;
   times.running += blocking_seconds_;

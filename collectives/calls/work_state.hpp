@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/fork.hpp"
 #include "base/trace/trace.hpp"
 #include "collectives/execution/backend.hpp"
 #include "collectives/work.hpp"
@@ -24,9 +25,15 @@ struct CallOnBuffers {
 
 // One for all works of a queue.
 struct Work::Shared {
-  std::mutex mutex;  // guards this, and what changes in a State
+  const OwnerProcess owner;
+  std::mutex mutex;  // guards the rest, and what changes in a State
   std::condition_variable changed;
   CallTimes times;  // of asynchronous calls
+
+  // In a child nobody else is there, and the mutex may be locked for ever.
+  std::unique_lock<std::mutex> lock_if_shared() {
+    return owner.is_this() ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+  }
 };
 
 struct Work::State {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "collectives/call.hpp"
 
 namespace ringside::collectives {
@@ -86,6 +87,7 @@ class FlightRecorder {
   std::atomic<bool> failed_ = false;  // header_ has the cause of a failure, and its time
   std::array<FlightEntry, capacity> entries_{};
   std::size_t begun_ = 0;
+  const OwnerProcess owner_;
   std::string folder_, file_;  // made in advance: a signal handler may not allocate
 };
 

@@ -26,7 +26,8 @@ class Job {
  public:
   // Ranks from `started` on do not come.
   Job(const std::string& backend, int size, const Variables& more = {},
-      const std::string& count = "25000000", std::optional<int> started = {})
+      const std::string& count = "25000000", std::optional<int> started = {},
+      const std::vector<std::string>& arguments = {})
       : port_(tests::free_port()) {
     for (int rank = 0; rank < started.value_or(size); ++rank) {
       Variables variables = {
@@ -35,8 +36,9 @@ class Job {
           {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", std::to_string(port_)},
           {"RINGSIDE_JOB_KEY", "failures"}};
       for (const auto& [name, value] : more) variables[name] = value;
-      ranks_.push_back(
-          std::make_unique<Program>(std::vector<std::string>{worker, count, backend}, variables));
+      std::vector<std::string> command{worker, count, backend};
+      command.insert(command.end(), arguments.begin(), arguments.end());
+      ranks_.push_back(std::make_unique<Program>(command, variables));
     }
   }
   Program& rank(int r) { return *ranks_[static_cast<std::size_t>(r)]; }
@@ -155,6 +157,73 @@ TEST_CASE("a rank killed while the ranks meet is named at once by those that wai
     job.rank(2).send(SIGKILL);
     for (const int survivor : {0, 1})
       expect_end(job.rank(survivor), "rank 2 came and is gone, before all ranks were connected", 5);
+  });
+}
+
+// The descriptors and mappings of a process that belong to a group: sockets, and shared memory.
+std::string connections_of(pid_t process) {
+  std::string found;
+  for (const auto& each : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process)))
+    if (const std::string to = std::filesystem::read_symlink(each.path());
+        contains(to, "socket") || contains(to, "ringside messages"))
+      found += fmt::format("{} -> {}\n", each.path().string(), to);
+  std::ifstream maps(fmt::format("/proc/{}/maps", process));
+  for (std::string line; std::getline(maps, line);)
+    if (contains(line, "ringside messages")) found += line + "\n";
+  return found;
+}
+
+// The child that rank 1 of a job says it has; it outlives that rank.
+pid_t child_of(Program& rank) {
+  REQUIRE(rank.wait_for("child ", Seconds(30)));
+  REQUIRE(rank.wait_for("\n", Seconds(30)));
+  return std::stoi(rank.out().substr(rank.out().find("child ") + 6));
+}
+
+TEST_CASE("a killed rank whose child lives on is named at once, and the child has no connection") {
+  for (const int size : {2, 3, 4})
+    for (const std::string how : {"forks", "executes"})
+      each_backend([&](const std::string& backend) {
+        CAPTURE(size);
+        CAPTURE(how);
+        const auto folder = std::filesystem::temp_directory_path() /
+                            fmt::format("ringside-children-{}", ::getpid());
+        std::filesystem::remove_all(folder);
+        Job job(backend, size, {{"RINGSIDE_FLIGHT_DIR", folder.string()}}, "1000", {}, {how});
+        job.wait_until_ready();
+        Program& rank = job.rank(1);
+        const pid_t child = child_of(rank);
+        CHECK(connections_of(child) == "");
+        CHECK(connections_of(rank.pid()) != "");
+        rank.send(SIGKILL);
+        for (int survivor = 0; survivor < size; ++survivor)
+          if (survivor != 1)
+            expect_end(job.rank(survivor),
+                       "rank 1 is gone: its connection closed without a goodbye", 5);
+        CHECK(::kill(child, SIGUSR1) == 0);  // it has lived until now, and writes no record
+        CHECK(eventually([&] { return rank.processes().empty(); }));
+        CHECK(std::filesystem::exists(folder / "0.flight"));
+        CHECK_FALSE(std::filesystem::exists(folder / "1.flight"));
+        std::filesystem::remove_all(folder);
+        if (how == "executes") return;
+        const auto refusal = fmt::format(
+            "process {} made this group, and process {} is its child, which has neither the "
+            "threads nor the connections of the group: call it in process {}, or make a group in "
+            "the child",
+            rank.pid(), child, rank.pid());
+        for (const char* call : {"barrier", "barrier_async", "send", "wait"})
+          CHECK(contains(rank.out(), fmt::format("\n{}: {}\n", call, refusal)));
+        CHECK(contains(rank.out(), "\ndone: 0\n"));
+      });
+}
+
+TEST_CASE("a rank that forks while the ranks meet, and is killed, is named at once") {
+  each_backend([](const std::string& backend) {
+    Job job(backend, 4, {}, "1000", 3, {"early"});  // ranks 0 to 2 wait for rank 3
+    CHECK(connections_of(child_of(job.rank(1))) == "");
+    job.rank(1).send(SIGKILL);
+    for (const int survivor : {0, 2})
+      expect_end(job.rank(survivor), "rank 1 came and is gone, before all ranks were connected", 5);
   });
 }
 

@@ -441,6 +441,57 @@ def killed(rank, size, folder):
         expect_error(f"rank {size - 1} is gone", lambda: dist.all_reduce(torch.ones(1), group=last))
 
 
+def killed_with_children(rank, size, folder, backend):
+    """The last rank reads its data by forked workers, and is killed while they live on."""
+    os.environ["RINGSIDE_BACKEND"] = backend
+    begin(rank, size, folder)
+    early = dist.new_group()
+    pending = dist.irecv(torch.ones(1), (rank + 1) % size)
+    data = torch.utils.data.DataLoader(range(100), num_workers=2, multiprocessing_context="fork",
+                                       worker_init_fn=uses_the_groups_of(rank, early, pending))
+    batches = iter(data)
+    assert next(batches).item() == 0  # workers that could use a group of the rank have failed
+    late = dist.new_group()  # its sockets, too, close with the rank: these workers have none
+    again = iter(torch.utils.data.DataLoader(range(9), num_workers=1, persistent_workers=True,
+                                             multiprocessing_context="fork"))
+    assert next(again).item() == 0
+    for group in None, early, late:
+        total = torch.ones(3)
+        dist.all_reduce(total, group=group)
+        assert (total == size).all()
+    if rank == size - 1:
+        for worker in batches._workers + again._workers:
+            os.kill(worker.pid, signal.SIGSTOP)  # they would end when they miss their parent
+        with open(f"{folder}/workers", "w") as file:
+            file.write(" ".join(str(worker.pid) for worker in batches._workers + again._workers))
+        os.rename(f"{folder}/workers", f"{folder}/stopped")
+        os.kill(os.getpid(), signal.SIGKILL)
+    while not os.path.exists(f"{folder}/stopped"):
+        time.sleep(0.01)
+    start = time.monotonic()
+    try:
+        for group in None, early, late:
+            expect_error(f"rank {size - 1} is gone", lambda: dist.all_reduce(
+                torch.ones(1000), group=group))
+        assert time.monotonic() - start < 5, time.monotonic() - start
+    finally:
+        if rank == 0:
+            with open(f"{folder}/stopped") as file:
+                for pid in file.read().split():
+                    os.kill(int(pid), signal.SIGKILL)
+
+
+def uses_the_groups_of(rank, group, pending):
+    def worker_init(_):
+        refusal = f"process {os.getppid()} made this group, and process {os.getpid()} is its child"
+        expect_error(refusal, lambda: dist.all_reduce(torch.ones(1)))
+        expect_error(refusal, lambda: dist.all_reduce(torch.ones(1), group=group, async_op=True))
+        expect_error(refusal, lambda: dist.send(torch.ones(1), 1 - min(rank, 1)))
+        expect_error(refusal, pending.wait)
+        dist.destroy_process_group()
+    return worker_init
+
+
 def killed_under_ddp(rank, size, folder):
     begin(rank, size, folder)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 10))
@@ -512,6 +563,12 @@ def test_a_killed_rank_is_named():
     for size in SIZES:
         on_ranks(killed, size, dead=(size - 1,))
     on_ranks(killed_under_ddp, 3, dead=(2,))
+
+
+def test_a_killed_rank_with_forked_workers_is_named():
+    for size in 2, 3:
+        for backend in "shm", "tcp":
+            on_ranks(killed_with_children, size, backend, dead=(size - 1,))
 
 
 def test_timeouts_and_ranks_that_disagree():

@@ -12,6 +12,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/fork.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/group_options.hpp"
 
@@ -49,6 +50,7 @@ Membership::Membership(collectives::RankInfo rank_info, std::string backend)
           "an elastic rank needs Ringside's launcher, which decides who takes part: start the "
           "ranks with ringside train -n, or ringside launch --elastic");
   launcher_ = FileDescriptor(found->descriptor);
+  keep_from_children(found->descriptor);
   rank_info_.backend = std::move(backend);
   rank_info_.local_size = 1;  // the connector counts the members on this host
 }

@@ -9,6 +9,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
+#include "base/fork.hpp"
 #include "collectives/diagnostics/resources.hpp"
 
 namespace ringside::collectives {
@@ -51,6 +52,7 @@ Acceptor::~Acceptor() {
 void Acceptor::accept() {
   acceptor_.async_accept(while_alive([this](error_code error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
+    keep_from_children(socket.native_handle());
     const bool no_descriptor = error.value() == EMFILE || error.value() == ENFILE;
     if (no_descriptor && candidates_.empty()) check_open_files(error.value(), who_);
     if (no_descriptor || candidates_.size() == most_candidates) drop_oldest();

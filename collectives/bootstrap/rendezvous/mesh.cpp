@@ -9,6 +9,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
+#include "base/fork.hpp"
 
 namespace ringside::collectives {
 
@@ -49,7 +50,9 @@ void MeshBuilder::listen_on(const tcp::endpoint& endpoint) {
 }
 
 void MeshBuilder::listen_with(const FileDescriptor& listening) {
-  accept_from(tcp::acceptor(io(), tcp::v4(), ::fcntl(listening.get(), F_DUPFD_CLOEXEC, 0)));
+  const int copy = ::fcntl(listening.get(), F_DUPFD_CLOEXEC, 0);
+  keep_from_children(copy);
+  accept_from(tcp::acceptor(io(), tcp::v4(), copy));
 }
 
 void MeshBuilder::accept_from(tcp::acceptor acceptor) {

@@ -8,6 +8,7 @@
 #include <boost/asio/read.hpp>
 
 #include "base/error.hpp"
+#include "base/fork.hpp"
 #include "collectives/bootstrap/rendezvous/address.hpp"
 #include "collectives/diagnostics/resources.hpp"
 
@@ -32,6 +33,7 @@ error_code try_to_connect(asio::io_context& io, tcp::socket& socket, const tcp::
                           Seconds patience) {
   std::optional<error_code> result;
   socket.async_connect(endpoint, [&](error_code error) { result = error; });
+  keep_from_children(socket.native_handle());
   if (run_until(io, Deadline::after(patience), [&] { return result.has_value(); })) return *result;
   socket.close();
   run_until(io, Deadline::after(Seconds(1)), [&] { return result.has_value(); });
@@ -45,6 +47,7 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
   tcp::acceptor acceptor(io);
   error_code error;
   acceptor.open(endpoint.protocol(), error);
+  keep_from_children(acceptor.native_handle());
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(std::max(128, at_once), error);

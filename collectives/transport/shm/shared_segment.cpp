@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/fork.hpp"
 #include "collectives/diagnostics/resources.hpp"
 
 namespace ringside::collectives {
@@ -26,6 +27,7 @@ SharedSegment::SharedSegment(FileDescriptor file, std::size_t bytes)
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
   require(data != MAP_FAILED, "{:.1f} MiB of shared memory cannot be mapped: {}", mebibytes(bytes),
           std::strerror(errno));
+  ::madvise(data, bytes, MADV_DONTFORK);  // a child has no use for it, and would keep the memory
   data_ = static_cast<std::byte*>(data);
 }
 
@@ -45,6 +47,7 @@ SharedSegment::Handle SharedSegment::handle() const {
 
 SharedSegment SharedSegment::create(std::size_t bytes, const std::string& who) {
   FileDescriptor file(::memfd_create("ringside messages", MFD_CLOEXEC));
+  keep_from_children(file.get());
   if (!file.is_open()) check_open_files(errno, who);
   require(file.is_open() && ::ftruncate(file.get(), static_cast<off_t>(bytes)) == 0,
           "{} cannot make {:.1f} MiB of shared memory (memfd_create): {}. Take another backend "
