@@ -195,7 +195,10 @@ std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,
           "'{}' is not a host that this rank knows ({}): expected a name or an address of this "
           "host by which the other ranks reach it",
           host, error.message());
-  auto address = found.begin()->endpoint().address();
+  const auto own = std::find_if(found.begin(), found.end(), [&](const auto& each) {
+    return is_of_this_host(io, each.endpoint().address());
+  });
+  auto address = (own == found.end() ? found.begin() : own)->endpoint().address();
   if (!rank_info.interface.empty()) address = address_of_interface(rank_info.interface, address);
   const std::string& backend = rank_info.backend;
   require(backend == "auto" || backend == "tcp" || backend == "shm",

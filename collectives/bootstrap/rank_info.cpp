@@ -98,6 +98,11 @@ std::uint16_t master_port(const Names& launcher, const std::string& job) {
 
 }  // namespace
 
+bool names_loopback(const std::string& master_address) {
+  return master_address.starts_with("127.") || master_address == "::1" ||
+         master_address.find("localhost") != std::string::npos;
+}
+
 bool started_by_srun() {
   constexpr std::int64_t special = 0xfffffff0;  // from here on: the script, the shell, ...
   const auto step = integer_environment("SLURM_STEP_ID", INT64_MIN, INT64_MAX);
@@ -166,6 +171,9 @@ RankInfo rank_info_from_environment() {
         "this job has ranks on several hosts, and {} does not say where rank 0 is: set MASTER_ADDR",
         names->launcher);
   }
+  const bool told = names == &slurm || environment(names->local_size);
+  rank_info.one_host = told ? rank_info.local_size == rank_info.size
+                            : names_loopback(rank_info.master_address);
   rank_info.master_port = master_port(*names, job);
   use_port_of_launcher(rank_info);
   return rank_info;

@@ -19,6 +19,7 @@ import atexit
 import contextlib
 import functools
 import inspect
+import ipaddress
 import os
 import re
 import secrets
@@ -696,28 +697,34 @@ def require_length(name, tensor, elements):
 
 # ---- How a group is made
 
-def host_towards(store):
-    """The address of this host by which the host of the store reaches it."""
+def hosts_of(store):
+    """This host as the host of the store reaches it, and that host as this one does: addresses."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     name = getattr(store, "host", None)
     if not name:
-        return "127.0.0.1"  # a store in a file: of ranks on one host
-    family, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, socket.SOCK_DGRAM) as route:
-        route.connect(address)  # sends nothing
-        return route.getsockname()[0]
+        return "127.0.0.1", "127.0.0.1"  # a store in a file: of ranks on one host
+    try:  # a name may have several addresses, and one that leads nowhere
+        with socket.create_connection((name, store.port), timeout=5) as route:
+            return route.getsockname()[0], route.getpeername()[0]
+    except OSError as error:
+        raise dist.DistBackendError(f"the store at {name}:{store.port}, where the ranks meet, "
+                                    f"cannot be reached ({error})") from None
+
+
+def is_loopback(address):
+    return ipaddress.ip_address(address.split("%")[0]).is_loopback
 
 
 def create(opts, _backend_options=None):
     """What torch calls for each new group, on its members."""
     store, rank, size = opts.store, opts.group_rank, opts.group_size
 
-    def exchange(contact):
-        # A second group may use the same store under the same name, after the first was destroyed.
-        turn = (store.add("ringside/arrived", 1) - 1) // size
-        keys = [f"ringside/{turn}/{r}" for r in range(size)]
-        store.set(keys[rank], contact)
+    # A second group may use the same store under the same name, after the first was destroyed.
+    turn = (store.add("ringside/arrived", 1) - 1) // size
+
+    def gather(what):
+        keys = [f"ringside/{turn}/{what}/{r}" for r in range(size)]
         try:
             store.wait(keys, opts.timeout)
         except Exception as error:
@@ -728,10 +735,24 @@ def create(opts, _backend_options=None):
                 f"{str(error).splitlines()[0]})") from None
         return [store.get(key) for key in keys]
 
+    def exchange(contact):
+        store.set(f"ringside/{turn}/contact/{rank}", contact)
+        return gather("contact")
+
+    def own_address():
+        """By which the other ranks reach this one. The store's own host may know itself by a
+        loopback address only: as 127.0.1.1 in /etc/hosts. Then ranks of other hosts tell."""
+        here, there = hosts_of(store)
+        store.set(f"ringside/{turn}/store/{rank}", there)
+        if not is_loopback(here):
+            return here
+        told = [address.decode() for address in gather("store")]
+        return next((address for address in told if not is_loopback(address)), here)
+
     members = list(opts.global_ranks_in_group)
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"group{opts.group_id}")
     try:
-        ranks = lib.Group(rank, size, host_towards(store), exchange,
+        ranks = lib.Group(rank, size, own_address(), exchange,
                           os.environ.get("RINGSIDE_JOB_KEY") or secrets.token_hex(16),
                           f"{name}@{','.join(map(str, members))}" if members else "",
                           opts.timeout.total_seconds())

@@ -41,12 +41,12 @@ std::string launchers(const std::string& master) {
     export RINGSIDE_JOB_KEY=two-hosts RINGSIDE_CONNECT_TIMEOUT=${{CONNECT:-20}}
     launch_on() {{
       host=$1; shift
-      $host {0} launch ${{restarts:-}} -n 2 --nnodes 2 --node-rank $NODE --master-addr '{1}' \
+      $host "${{knows[@]}}" "$names" {0} launch ${{restarts:-}} -n 2 --nnodes 2 --node-rank $NODE --master-addr '{1}' \
         --master-port 29500 -- "$@"
     }}
     on_a() {{ "$@"; }}
-    a() {{ NODE=0 launch_on on_a "$@"; echo "host a: $?"; }}
-    b() {{ NODE=1 launch_on on_b "$@"; echo "host b: $?"; }}
+    a() {{ NODE=0 names=${{names_a:-}} launch_on on_a "$@"; echo "host a: $?"; }}
+    b() {{ NODE=1 names=${{names_b:-}} launch_on on_b "$@"; echo "host b: $?"; }}
     ringside={0}
   )",
                      ringside_binary, master);
@@ -79,6 +79,93 @@ TEST_CASE("two hosts say hello over IPv4 and over IPv6 with and without brackets
     CHECK(contains(outcome.out, "[0] 4 ranks over tcp. Each collective on small whole numbers:\n"));
     CHECK(outcome.err == "");
   }
+}
+
+TEST_CASE("hosts meet by a name that leads nowhere on some of them") {
+  if (!possible()) return;
+  const std::string known = "10.77.0.1 nodea";
+  for (const auto& [on_a, on_b] : std::vector<std::pair<std::string, std::string>>{
+           {"127.0.1.1 nodea", known},  // as Debian and Ubuntu write a host's own name
+           {"127.0.1.1 nodea", "fd77::1 nodea"},
+           {"::1 nodea", known},
+           {"::1 nodea\\n" + known, known},
+           {known, known + "\\n127.0.1.1 nodea"},
+           {"fd77::9 nodea\\n" + known, "fd77::9 nodea\\n" + known},
+           {known + "\\n10.99.0.9 nodea", known + "\\n10.99.0.9 nodea"}}) {
+    CAPTURE(on_a);
+    CAPTURE(on_b);
+    const auto outcome =
+        run_hosts("nodea", fmt::format("export CONNECT=4 names_a='{}' names_b='{}'; a $ringside "
+                                       "hello & b $ringside hello; wait $!",
+                                       on_a, on_b));
+    expect_success(outcome);
+    CHECK(contains(outcome.out, "[0] 4 ranks over tcp. Each collective on small whole numbers:\n"));
+    CHECK(outcome.err == "");
+  }
+}
+
+TEST_CASE("on a host whose own name is 127.0.1.1 groups connect and interfaces are selected") {
+  if (!possible()) return;
+  const std::string train = short_training + " --parallel tp=2,dp=2 >/dev/null";
+  for (const auto& [variable, cable] :
+       {std::pair("", "wire0"), std::pair("export RINGSIDE_INTERFACE=wire1; ", "wire1")}) {
+    const auto outcome = run_hosts(
+        "nodea", fmt::format("{}names_a='127.0.1.1 nodea' names_b='10.77.0.1 nodea'; a {} & b {}; "
+                             "wait $!; came_by {}",
+                             variable, train, train, cable));
+    CHECK(outcome.err == "");
+    REQUIRE(outcome.out != "");
+    CHECK(std::stol(outcome.out) > 1000000);
+  }
+}
+
+TEST_CASE("a rank says at once that MASTER_ADDR is a loopback address of another host than rank 0") {
+  if (!possible()) return;
+  const std::string advice =
+      " is a loopback address, which leads each host to itself. If the ranks run on several hosts, "
+      "set MASTER_ADDR (or --master-addr) to the address of rank 0 in their network\n";
+  Program program(on_two_hosts(launchers("nodea") +
+                               "names_a='10.77.0.1 nodea' names_b='127.0.1.1 nodea' CONNECT=8; a "
+                               "$ringside hello & b $ringside hello; wait $!"));
+  CHECK(program.wait_for("[2] ringside: rank 2 finds nobody at 127.0.1.1:29500 (Connection "
+                         "refused). MASTER_ADDR=nodea (127.0.1.1 on this host)" +
+                             advice,
+                         Seconds(5)));
+  CHECK(!contains(program.err(), "within"));
+  auto outcome = program.wait();
+  CAPTURE(outcome.err);
+  CHECK(contains(outcome.err,
+                 "ringside: rank 0 is not there: it cannot be reached at 127.0.1.1:29500 within 8 s "
+                 "(Connection refused). MASTER_ADDR=nodea (127.0.1.1 on this host)" +
+                     advice));
+  CHECK(contains(outcome.err, "[0] ringside: ranks 2, 3 of 4 never came to 10.77.0.1:29500 within "
+                              "8 s\n"));
+
+  outcome = run_hosts("127.0.0.1", "CONNECT=4; a $ringside hello & b $ringside hello; wait $!");
+  CAPTURE(outcome.err);
+  CHECK(contains(outcome.err, "[0] ringside: ranks 2, 3 did not come yet. MASTER_ADDR=127.0.0.1" +
+                                  advice));
+  CHECK(contains(outcome.err,
+                 "[0] ringside: ranks 2, 3 of 4 never came to 127.0.0.1:29500 within 4 s. "
+                 "MASTER_ADDR=127.0.0.1" +
+                     advice));
+  CHECK(contains(outcome.err, "rank 2 finds nobody at 127.0.0.1:29500 (Connection refused). "
+                              "MASTER_ADDR=127.0.0.1" +
+                                  advice));
+}
+
+TEST_CASE("a rank whose interface is a loopback one is refused where another host needs it") {
+  if (!possible()) return;
+  const auto outcome = run_hosts(
+      "10.77.0.1", "on_a() { RINGSIDE_INTERFACE=lo \"$@\"; }; a $ringside hello & b $ringside "
+                   "hello; wait $!");
+  CAPTURE(outcome.err);
+  CHECK(contains(outcome.err, "[0] ringside: rank 0 listens at 127.0.0.1:"));
+  CHECK(contains(outcome.err, "[3] ringside: rank 0 refuses: rank 0 listens at 127.0.0.1:"));
+  CHECK(contains(outcome.err,
+                 ", a loopback address, which rank 2 on another host cannot reach: set "
+                 "RINGSIDE_INTERFACE on the host of rank 0 to a network interface that the other "
+                 "hosts reach\n"));
 }
 
 TEST_CASE("a job over a slow link succeeds") {

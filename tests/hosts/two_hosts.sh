@@ -4,6 +4,8 @@
 #     host a   wire0 10.77.0.1  fd77::1  ---------------  10.77.0.2  fd77::2  wire0   host b
 #              wire1 10.78.0.1           ---------------  10.78.0.2           wire1
 #
+# Both also have a default route, so that an address that nobody has leads somewhere.
+#
 # usage: unshare --net --map-root-user two_hosts.sh SCRIPT
 #
 # This shell runs SCRIPT on host a; `on_b COMMAND...` runs a command on host b. Host b also has its
@@ -23,6 +25,10 @@ done
 # Without LeakSanitizer: it looks for its own process number in /proc, which differs on host b.
 on_b() { ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 nsenter --target "$host_b" --net --pid -- "$@"; }
 
+# "${knows[@]}" LINES COMMAND...: runs the command with these lines in /etc/hosts.
+knows=(unshare --mount sh -c 'file=$(mktemp) && printf "127.0.0.1 localhost\n%b\n" "$0" > "$file" &&
+  mount --bind "$file" /etc/hosts && rm "$file" && exec "$@"')
+
 ip link set lo up
 on_b ip link set lo up
 for cable in 0 1; do
@@ -34,6 +40,8 @@ for cable in 0 1; do
 done
 ip address add fd77::1/64 dev wire0 nodad
 on_b ip address add fd77::2/64 dev wire0 nodad
+ip route add default via 10.77.0.2
+on_b ip route add default via 10.77.0.1
 
 # The bytes that host a has received through a cable.
 came_by() { ip -s link show "$1" | awk '/RX:/ {getline; print $1}'; }

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/text/printable.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
@@ -15,9 +17,15 @@ Address address_of(const tcp::endpoint& endpoint) {
   const RankLocation here = location_of_this_process();
   address.proc_domain = here.proc_domain;
   address.process = here.process;
-  endpoint.address().to_string().copy(address.text, sizeof address.text - 1);
+  set_host(address, endpoint.address());
   address.port = endpoint.port();
   return address;
+}
+
+void set_host(Address& address, const boost::asio::ip::address& host) {
+  const std::string text = host.to_string();
+  std::memset(address.text, 0, sizeof address.text);
+  text.copy(address.text, sizeof address.text - 1);
 }
 
 tcp::endpoint endpoint_of(const Address& address) {
@@ -35,6 +43,12 @@ std::string to_text(const tcp::endpoint& endpoint) {
   return endpoint.address().is_v6()
              ? fmt::format("[{}]:{}", endpoint.address().to_string(), endpoint.port())
              : fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
+}
+
+std::string to_text(const std::vector<tcp::endpoint>& endpoints) {
+  std::vector<std::string> texts;
+  for (const auto& each : endpoints) texts.push_back(to_text(each));
+  return fmt::format("{}", fmt::join(texts, " or "));
 }
 
 }  // namespace ringside::collectives

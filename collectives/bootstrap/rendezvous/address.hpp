@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
 
@@ -19,9 +20,12 @@ struct Address {
 
 Address address_of(const boost::asio::ip::tcp::endpoint& endpoint);  // on this host
 
+void set_host(Address& address, const boost::asio::ip::address& host);
+
 // Throws Error unless the text is an address: it comes from another rank.
 boost::asio::ip::tcp::endpoint endpoint_of(const Address& address);
 
 std::string to_text(const boost::asio::ip::tcp::endpoint& endpoint);  // "10.0.0.1:29500"
+std::string to_text(const std::vector<boost::asio::ip::tcp::endpoint>& endpoints);  // "A or B"
 
 }  // namespace ringside::collectives

@@ -30,8 +30,8 @@ class Guest {
         builder_(builder),
         deadline_(Deadline::after(rank_info.connect_timeout)) {}
 
-  Mesh come_together(const std::vector<tcp::endpoint>& masters) {
-    join(masters);
+  Mesh come_together(const std::vector<tcp::endpoint>& masters, const std::string& hint) {
+    join(masters, hint);
     expect_verdict();
     connect_all();
     report(Answer::connected, {});
@@ -42,17 +42,17 @@ class Guest {
 
  private:
   // Listens, tells rank 0 the address, and waits for the table.
-  void join(const std::vector<tcp::endpoint>& masters) {
+  void join(const std::vector<tcp::endpoint>& masters, const std::string& hint) {
     bool listening = false;
     to_rank_0_ = builder_.connect(
-        0, masters, deadline_, "rank 0 is not there: it", Handshake::join,
+        0, masters, deadline_, "rank 0 is not there: it", hint, Handshake::join,
         [&](const tcp::socket& to_rank_0) {
           if (std::exchange(listening, true)) return;
           const auto here = to_rank_0.local_endpoint().address();
-          builder_.listen_on({rank_info_.interface.empty()
-                                  ? here
-                                  : address_of_interface(rank_info_.interface, here),
-                              0});
+          builder_.listen_on(
+              rank_info_.interface.empty()
+                  ? builder_.open_to_others({here, 0})
+                  : tcp::endpoint(address_of_interface(rank_info_.interface, here), 0));
         });
     tcp::socket& socket = *to_rank_0_;
     Answer answer;
@@ -131,8 +131,8 @@ class Guest {
 }  // namespace
 
 Mesh join_rendezvous(const RankInfo& rank_info, const std::vector<tcp::endpoint>& masters,
-                     MeshBuilder& builder) {
-  return Guest(rank_info, builder).come_together(masters);
+                     const std::string& hint, MeshBuilder& builder) {
+  return Guest(rank_info, builder).come_together(masters, hint);
 }
 
 }  // namespace ringside::collectives

@@ -7,9 +7,10 @@
 
 namespace ringside::collectives {
 
-// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT, where rank 0 listens.
+// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT, where rank 0 listens. `hint`, unless empty,
+// says why it may not be there.
 Mesh join_rendezvous(const RankInfo& rank_info,
                      const std::vector<boost::asio::ip::tcp::endpoint>& masters,
-                     MeshBuilder& builder);
+                     const std::string& hint, MeshBuilder& builder);
 
 }  // namespace ringside::collectives

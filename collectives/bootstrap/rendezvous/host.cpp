@@ -1,6 +1,7 @@
 #include "collectives/bootstrap/rendezvous/host.hpp"
 
 #include <array>
+#include <cstdio>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -17,7 +18,8 @@ namespace ringside::collectives {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
+namespace ip = asio::ip;
+using ip::tcp;
 using boost::system::error_code;
 
 // How long rank 0 waits for more ranks after a failure, so that all of them learn the reason.
@@ -25,6 +27,13 @@ constexpr Seconds time_to_join{2};
 
 // How much longer rank 0 waits than a rank that cannot connect, which knows why.
 constexpr Seconds time_to_report{3};
+
+// An IPv4 address that came over a socket of IPv6 is written as one of IPv6.
+ip::address unmapped(const ip::address& address) {
+  return address.is_v6() && address.to_v6().is_v4_mapped()
+             ? ip::make_address_v4(ip::v4_mapped, address.to_v6())
+             : address;
+}
 
 class Host {
  public:
@@ -42,8 +51,8 @@ class Host {
     if (inherited_.is_open()) stop_listening(inherited_);
   }
 
-  Mesh bring_together(const std::vector<tcp::endpoint>& masters) {
-    gather_all(masters);
+  Mesh bring_together(const std::vector<tcp::endpoint>& masters, const std::string& hint) {
+    gather_all(listen(masters), hint);
     try {
       builder_.connect_all();
     } catch (const Error& error) {
@@ -57,30 +66,77 @@ class Host {
   }
 
  private:
-  // Waits for all others, then sends everybody the table, or the reason why there is none.
-  void gather_all(const std::vector<tcp::endpoint>& masters) {
+  // Listens at those of `masters` that this host has, and says where.
+  std::string listen(const std::vector<tcp::endpoint>& masters) {
+    std::vector<tcp::endpoint> own;
+    for (const auto& each : masters)
+      if (is_of_this_host(builder_.io(), each.address())) own.push_back(each);
+    if (own.empty()) own = masters;  // listen_on() says what is wrong
+    const tcp::endpoint first = builder_.open_to_others(own.front());
+    const bool everywhere = first != own.front();
+    if (everywhere) own = {first};
     inherited_ = listen_with(rank_info_.listening, rank_info_.master_port);
     if (inherited_.is_open())
       builder_.listen_with(inherited_);
     else
-      builder_.listen_on(masters.front());
+      for (const auto& each : own) builder_.listen_on(each);
     if (!rank_info_.interface.empty())
       builder_.listen_on(
           {address_of_interface(rank_info_.interface, masters.front().address()), 0});
-    const bool all_came = wait_for_all();
+    return everywhere ? fmt::format("port {} of the host of rank 0", first.port()) : to_text(own);
+  }
+
+  // Waits for all others, then sends everybody the table, or the reason why there is none.
+  void gather_all(const std::string& where, const std::string& hint) {
+    const bool all_came = wait_for_all(hint);
     if (refusal_)
       run_until(builder_.io(), Deadline::after(time_to_join),
                 [this] { return arrived_ == rank_info_.size - 1; });
     if (!all_came) {
       const auto ranks = missing();
-      refusal_ = fmt::format("rank{} {} of {} never came to {} within {:.0f} s",
+      refusal_ = fmt::format("rank{} {} of {} never came to {} within {:.0f} s{}{}",
                              ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), rank_info_.size,
-                             to_text(masters.front()), rank_info_.connect_timeout.count());
+                             where, rank_info_.connect_timeout.count(), hint.empty() ? "" : ". ",
+                             hint);
+    }
+    try {
+      if (!refusal_) complete_addresses();
+    } catch (const Error& error) {
+      refusal_ = error.what();
     }
     throw_refusal();
     answer_all(Answer::table, {reinterpret_cast<const char*>(builder_.addresses().data()),
                                builder_.addresses().size() * sizeof(Address)});
     builder_.set_check([this] { throw_refusal(); });
+  }
+
+  // A rank that listens at several addresses of its host does not know by which one the others reach
+  // it. The connections over which the ranks came tell. Throws Error if they cannot reach it.
+  void complete_addresses() {
+    auto& addresses = builder_.addresses();
+    ip::address here;  // of this host, as the others know it
+    std::vector<ip::address> host(joined_.size(), ip::address_v4::loopback());  // of rank r
+    for (int r = 1; r < rank_info_.size; ++r) {
+      error_code gone;  // the rank has died: its connection is watched
+      const auto from = unmapped(joined_[r]->socket.remote_endpoint(gone).address());
+      if (gone) continue;
+      const auto to = unmapped(joined_[r]->socket.local_endpoint().address());
+      if (!from.is_loopback() && from != to) host[r] = from;
+      if (here.is_unspecified() || (here.is_loopback() && !to.is_loopback())) here = to;
+    }
+    if (rank_info_.interface.empty()) set_host(addresses[0], here);
+    for (int r = 0; r < rank_info_.size; ++r) {
+      const tcp::endpoint listens = endpoint_of(addresses[r]);
+      if (listens.address().is_unspecified())
+        set_host(addresses[r], host[r] == host[0] ? here : host[r]);
+      if (!listens.address().is_loopback()) continue;
+      for (int above = r + 1; above < rank_info_.size; ++above)
+        require(host[above] == host[r],
+                "rank {} listens at {}, a loopback address, which rank {} on another host cannot "
+                "reach: set RINGSIDE_INTERFACE on the host of rank {} to a network interface that "
+                "the other hosts reach",
+                r, to_text(listens), above, r);
+    }
   }
 
   // Tells every rank the refusal, if there is one, and throws it.
@@ -119,9 +175,13 @@ class Host {
   }
 
   // Until all have joined, or until it is certain that the job fails; false at the deadline.
-  bool wait_for_all() {
+  bool wait_for_all(const std::string& hint) {
+    const auto done = [this] { return missing().empty() || refusal_; };
     try {
-      return run_until(builder_.io(), deadline_, [this] { return missing().empty() || refusal_; });
+      if (!hint.empty() && !run_until(builder_.io(), Deadline::after(time_to_hint), done))
+        fmt::print(stderr, "ringside: rank{} {} did not come yet. {}\n",
+                   missing().size() == 1 ? "" : "s", fmt::join(missing(), ", "), hint);
+      return run_until(builder_.io(), deadline_, done);
     } catch (const Error& error) {
       refusal_ = error.what();  // the ranks that joined learn it too
       return true;
@@ -220,8 +280,8 @@ class Host {
 }  // namespace
 
 Mesh host_rendezvous(const RankInfo& rank_info, const std::vector<tcp::endpoint>& masters,
-                     MeshBuilder& builder) {
-  return Host(rank_info, builder).bring_together(masters);
+                     const std::string& hint, MeshBuilder& builder) {
+  return Host(rank_info, builder).bring_together(masters, hint);
 }
 
 }  // namespace ringside::collectives

@@ -6,9 +6,10 @@
 
 namespace ringside::collectives {
 
-// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT.
+// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT. `hint`, unless empty, says why other ranks
+// may not come.
 Mesh host_rendezvous(const RankInfo& rank_info,
                      const std::vector<boost::asio::ip::tcp::endpoint>& masters,
-                     MeshBuilder& builder);
+                     const std::string& hint, MeshBuilder& builder);
 
 }  // namespace ringside::collectives

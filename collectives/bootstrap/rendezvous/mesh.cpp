@@ -45,6 +45,12 @@ MeshBuilder::MeshBuilder(const RankInfo& rank_info, std::unique_ptr<asio::io_con
   mesh_.addresses.resize(rank_info.size);
 }
 
+tcp::endpoint MeshBuilder::open_to_others(const tcp::endpoint& endpoint) {
+  const bool known_otherwise = !rank_info_.one_host && !names_loopback(rank_info_.master_address);
+  if (!known_otherwise || !endpoint.address().is_loopback()) return endpoint;
+  return {everywhere(io()), endpoint.port()};
+}
+
 void MeshBuilder::listen_on(const tcp::endpoint& endpoint) {
   accept_from(listen_at(io(), endpoint, who(), 2 * rank_info_.size));
 }
@@ -66,17 +72,17 @@ void MeshBuilder::accept_from(tcp::acceptor acceptor) {
 
 tcp::socket MeshBuilder::connect(int r, const std::vector<tcp::endpoint>& endpoints,
                                  const Deadline& deadline, const std::string& whom,
-                                 Handshake::Purpose purpose,
+                                 const std::string& hint, Handshake::Purpose purpose,
                                  const std::function<void(const Socket&)>& connected) {
   for (auto pause = shortest_pause;; pause = std::min(pause * 2, longest_pause)) {
-    Socket socket = connect_to(io(), endpoints, deadline, who(), whom, check_);
+    Socket socket = connect_to(io(), endpoints, deadline, who(), whom, hint, check_);
     connected(socket);
     if (exchange_proofs(r, socket, deadline, purpose)) return socket;
     wait_until(Deadline::after(std::min(pause, deadline.remaining())), [] { return false; });
     require(!deadline.expired(),
             "{} connects to {} and is cut off: what listens there is not {} of this job, or "
             "strangers connect to it faster than it can turn them away",
-            who(), to_text(endpoints.front()), name_of_rank(r));
+            who(), to_text(endpoints), name_of_rank(r));
   }
 }
 
@@ -129,14 +135,25 @@ bool MeshBuilder::needs_data() const {
   return !may_share || !mesh_.on_one_host();
 }
 
+// Ranks that do not see each other in /proc may run on different hosts.
+std::string MeshBuilder::hint_for(int r) const {
+  const Address &there = mesh_.addresses[r], &here = mesh_.addresses[rank_info_.rank];
+  if (there.proc_domain == here.proc_domain || !endpoint_of(there).address().is_loopback()) return "";
+  return fmt::format(
+      "{} is a loopback address, by which only ranks of its own host reach {}: set "
+      "RINGSIDE_INTERFACE there to a network interface that the other hosts reach",
+      endpoint_of(there).address().to_string(), name_of_rank(r));
+}
+
 void MeshBuilder::connect_all() {
   const bool data = needs_data();
   const Deadline deadline = Deadline::after(rank_info_.connect_timeout);
   for (int r = 0; r < rank_info_.rank; ++r) {
     const std::string whom = name_of_rank(r) + " has come and gone: it";
     const std::vector<tcp::endpoint> there = {endpoint_of(addresses()[r])};
-    if (data) mesh_.data[r] = connect(r, there, deadline, whom, Handshake::data);
-    mesh_.control[r] = connect(r, there, deadline, whom, Handshake::control);
+    const std::string hint = hint_for(r);
+    if (data) mesh_.data[r] = connect(r, there, deadline, whom, hint, Handshake::data);
+    mesh_.control[r] = connect(r, there, deadline, whom, hint, Handshake::control);
   }
   const auto first_missing = [&] {
     int r = rank_info_.rank + 1;

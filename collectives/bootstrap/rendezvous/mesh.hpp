@@ -56,6 +56,10 @@ class MeshBuilder {
   // Takes connections of the purpose `join`; without it they are closed.
   void set_welcome_joiner(Acceptor::Welcome welcome) { welcome_joiner_ = std::move(welcome); }
 
+  // `endpoint`, or its port at all addresses of this host: where MASTER_ADDR names a host that the
+  // ranks of other hosts know by another address than the loopback address of `endpoint`.
+  boost::asio::ip::tcp::endpoint open_to_others(const boost::asio::ip::tcp::endpoint& endpoint);
+
   void listen_on(const boost::asio::ip::tcp::endpoint& endpoint);
   void listen_with(const FileDescriptor& listening);  // a socket of IPv4; it stays open
   void accept_from(boost::asio::ip::tcp::acceptor acceptor);
@@ -63,10 +67,10 @@ class MeshBuilder {
   // Connects to rank `r`, which listens at the first of `endpoints` that accepts, and exchanges
   // proofs of the job key. `connected` is called with a new connection before its first byte.
   // Throws Error at the deadline, and at once if somebody listens there who has not the key. `whom`
-  // begins a sentence that goes on "cannot be reached at".
+  // begins a sentence that goes on "cannot be reached at"; `hint` is as in connect_to().
   Socket connect(
       int r, const std::vector<boost::asio::ip::tcp::endpoint>& endpoints, const Deadline& deadline,
-      const std::string& whom, Handshake::Purpose purpose,
+      const std::string& whom, const std::string& hint, Handshake::Purpose purpose,
       const std::function<void(const Socket&)>& connected = [](const Socket&) {});
 
   // Connects with every other rank that listens at its address. Throws Error at the deadline.
@@ -91,6 +95,7 @@ class MeshBuilder {
  private:
   void welcome(const Handshake& handshake, Socket socket);
   bool needs_data() const;
+  std::string hint_for(int r) const;
   std::string name_of_rank(int r) const { return "rank " + mesh_.names(r); }
   bool exchange_proofs(int r, Socket& socket, const Deadline& deadline, Handshake::Purpose purpose);
 

@@ -1,5 +1,7 @@
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "collectives/bootstrap/rendezvous/guest.hpp"
 #include "collectives/bootstrap/rendezvous/host.hpp"
@@ -31,8 +33,26 @@ std::vector<tcp::endpoint> resolve_master(const RankInfo& rank_info, asio::io_co
   require(!error && !found.empty(), "MASTER_ADDR={} is not a host that rank {} knows ({})",
           rank_info.master_address, rank_info.rank, error.message());
   std::vector<tcp::endpoint> endpoints;
-  for (const auto& entry : found) endpoints.push_back(entry.endpoint());
+  for (const auto& entry : found)  // the C library may list one twice
+    if (std::find(endpoints.begin(), endpoints.end(), entry.endpoint()) == endpoints.end())
+      endpoints.push_back(entry.endpoint());
+  // Ranks of other hosts cannot use a loopback address, so nobody does where there is another.
+  if (!rank_info.one_host)
+    std::stable_partition(endpoints.begin(), endpoints.end(),
+                          [](const auto& each) { return !each.address().is_loopback(); });
   return endpoints;
+}
+
+// What is to be said where nobody comes, though MASTER_ADDR leads each host to itself.
+std::string loopback_hint(const RankInfo& rank_info, const std::vector<tcp::endpoint>& masters) {
+  const auto first = masters.front().address();  // the others are loopback addresses, too, if it is
+  if (rank_info.one_host || !first.is_loopback()) return "";
+  if (rank_info.rank == 0 && !names_loopback(rank_info.master_address)) return "";  // open_to_others()
+  const std::string text = first.to_string(), &name = rank_info.master_address;
+  return fmt::format(
+      "MASTER_ADDR={}{} is a loopback address, which leads each host to itself. If the ranks run on "
+      "several hosts, set MASTER_ADDR (or --master-addr) to the address of rank 0 in their network",
+      name, name == text ? "" : fmt::format(" ({} on this host)", text));
 }
 
 }  // namespace
@@ -45,8 +65,9 @@ Mesh connect_mesh(const RankInfo& rank_info) {
       return builder.take();
     }
     const auto masters = resolve_master(rank_info, builder.io());
-    return rank_info.rank == 0 ? host_rendezvous(rank_info, masters, builder)
-                               : join_rendezvous(rank_info, masters, builder);
+    const std::string hint = loopback_hint(rank_info, masters);
+    return rank_info.rank == 0 ? host_rendezvous(rank_info, masters, hint, builder)
+                               : join_rendezvous(rank_info, masters, hint, builder);
   });
 }
 

@@ -2,7 +2,8 @@
 //
 //     rank 0 listens on MASTER_ADDR:MASTER_PORT
 //     every other rank listens on a port of its own, then tells rank 0 that address
-//     when all have joined, rank 0 sends the table of addresses to everybody
+//     when all have joined, rank 0 sends the table of addresses to everybody; for ranks of its own
+//       host the table has the address by which other hosts reached it
 //     every rank connects to each rank below it, and accepts from each above: a connection for
 //       control messages, and one for data, unless they may share memory
 //     every rank tells rank 0 when it has all connections, or why it cannot; when all have, rank 0

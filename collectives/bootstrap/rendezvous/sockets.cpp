@@ -1,10 +1,12 @@
 #include "collectives/bootstrap/rendezvous/sockets.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 
 #include <netinet/tcp.h>
 
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/read.hpp>
 
 #include "base/error.hpp"
@@ -42,6 +44,20 @@ error_code try_to_connect(asio::io_context& io, tcp::socket& socket, const tcp::
 
 }  // namespace
 
+bool is_of_this_host(asio::io_context& io, const asio::ip::address& address) {
+  tcp::socket socket(io);
+  error_code error;
+  const tcp::endpoint any_port(address, 0);
+  socket.open(any_port.protocol(), error);
+  if (!error) socket.bind(any_port, error);
+  return !error;
+}
+
+asio::ip::address everywhere(asio::io_context& io) {
+  const asio::ip::address both = asio::ip::address_v6::any();
+  return is_of_this_host(io, both) ? both : asio::ip::address_v4::any();
+}
+
 tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, const std::string& who,
                         int at_once) {
   tcp::acceptor acceptor(io);
@@ -49,6 +65,8 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
   acceptor.open(endpoint.protocol(), error);
   keep_from_children(acceptor.native_handle());
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && endpoint.address() == asio::ip::address_v6::any())
+    acceptor.set_option(asio::ip::v6_only(false), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(std::max(128, at_once), error);
   check_open_files(error.value(), who);
@@ -68,14 +86,16 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
 
 tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& endpoints,
                        const Deadline& deadline, const std::string& who, const std::string& whom,
-                       const std::function<void()>& check) {
+                       const std::string& hint, const std::function<void()>& check) {
   error_code last = asio::error::in_progress;
+  bool hinted = hint.empty();
   for (auto pause = std::chrono::milliseconds(5);;
        pause = std::min(pause * 2, std::chrono::milliseconds(500))) {
-    for (const auto& endpoint : endpoints) {
+    for (auto left = static_cast<double>(endpoints.size()); const auto& endpoint : endpoints) {
       check();
       tcp::socket socket(io);
-      const Seconds patience = std::min(deadline.remaining(), longest_attempt);
+      // One that leads nowhere must leave time for the next.
+      const Seconds patience = std::min(deadline.remaining() / left--, longest_attempt);
       const error_code error = try_to_connect(io, socket, endpoint, patience);
       if (!error && !is_connected_to_itself(socket)) return socket;
       // An attempt that only the deadline ends tells less than the attempt before it.
@@ -89,8 +109,14 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
           who, to_text(endpoint));
     }
     require(!deadline.expired() || last.value() != EADDRNOTAVAIL, "{}", no_free_port(who));
-    require(!deadline.expired(), "{} cannot be reached at {} within {:.0f} s ({})", whom,
-            to_text(endpoints.front()), deadline.total().count(), last.message());
+    require(!deadline.expired(), "{} cannot be reached at {} within {:.0f} s ({}){}{}", whom,
+            to_text(endpoints), deadline.total().count(), last.message(), hint.empty() ? "" : ". ",
+            hint);
+    if (!hinted && seconds_since(deadline.start()) > time_to_hint.count()) {
+      fmt::print(stderr, "ringside: {} finds nobody at {} ({}). {}\n", who, to_text(endpoints),
+                 last.message(), hint);
+      hinted = true;
+    }
     run_until(io, Deadline::after(pause), [] { return false; });  // others may shake hands
   }
 }

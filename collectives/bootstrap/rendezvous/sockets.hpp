@@ -30,6 +30,12 @@ bool run_until(boost::asio::io_context& io, const Deadline& deadline, Done done)
   return true;
 }
 
+// Whether `address` is one of this host. An address of a network that is switched off is not.
+bool is_of_this_host(boost::asio::io_context& io, const boost::asio::ip::address& address);
+
+// All addresses of this host, IPv4 and IPv6.
+boost::asio::ip::address everywhere(boost::asio::io_context& io);
+
 // Listens at `endpoint`, for `at_once` connections at a time. Throws Error that says what to do.
 // `who` is "rank 3".
 boost::asio::ip::tcp::acceptor listen_at(boost::asio::io_context& io,
@@ -37,12 +43,16 @@ boost::asio::ip::tcp::acceptor listen_at(boost::asio::io_context& io,
                                          const std::string& who, int at_once);
 
 // Connects to the first of `endpoints` that accepts, and repeats with growing pauses until the
-// deadline. Throws Error. `who` connects; `whom` begins the sentence about the other side. `check`
+// deadline. Throws Error. `who` connects; `whom` begins the sentence about the other side. `hint`,
+// unless empty, says why it may not be there: after two seconds on stderr, and in the error. `check`
 // is called before each attempt: it may throw to end them.
 boost::asio::ip::tcp::socket connect_to(
     boost::asio::io_context& io, const std::vector<boost::asio::ip::tcp::endpoint>& endpoints,
     const Deadline& deadline, const std::string& who, const std::string& whom,
-    const std::function<void()>& check);
+    const std::string& hint, const std::function<void()>& check);
+
+// How long a rank waits until it prints a hint about what it waits for.
+constexpr Seconds time_to_hint{2};
 
 // Sets the options of a connected socket that will carry data, according to its route. Between
 // ranks of one host nothing is ever congested, and an algorithm meant for networks costs a third of

@@ -68,6 +68,21 @@ TEST_CASE("the rank comes from the variables of torchrun") {
   CHECK(rank_info.job_key == "k");
 }
 
+TEST_CASE("whether a job has other hosts is the launcher's word or else that of MASTER_ADDR") {
+  const auto one_host = [](const char* address, const char* local_size = "") {
+    const Environment environment{{"RANK", "0"},
+                                  {"WORLD_SIZE", "4"},
+                                  {"MASTER_ADDR", address},
+                                  {"LOCAL_WORLD_SIZE", local_size}};
+    return rank_info_from_environment().one_host;
+  };
+  CHECK(one_host("nodea", "4"));
+  CHECK(!one_host("127.0.0.1", "2"));
+  for (const char* address : {"127.0.0.1", "[::1]", "localhost", "ip6-localhost"})
+    CHECK(one_host(address));
+  for (const char* address : {"nodea", "10.1.2.3", "fd00::1"}) CHECK(!one_host(address));
+}
+
 TEST_CASE("without any launcher the world is one rank") {
   const Environment environment{};
   CHECK(rank_info_from_environment().size == 1);

@@ -62,6 +62,53 @@ TEST_CASE("rank 0 says that its port is taken") {
   CHECK_THROWS_WITH_AS(connect_mesh(impatient(0, 2, port)), expected.c_str(), Error);
 }
 
+// The number is 127.0.0.1, but not by its text: it stands for a name that is a loopback address.
+TEST_CASE("by a name that is a loopback address ranks come from all addresses of a host") {
+  namespace ip = boost::asio::ip;
+  for (const bool one_host : {false, true}) {
+    const auto port = free_port();
+    const auto outcomes = on_threads(4, [&](int rank) {
+      RankInfo rank_info = rank_info_of(rank, 4, port);
+      rank_info.master_address = rank == 3 ? "127.0.0.2" : "0x7f000001";
+      rank_info.one_host = one_host;
+      if (one_host && rank == 3) {  // stays out: rank 0 listens at 127.0.0.1 only
+        boost::asio::io_context io;
+        boost::system::error_code error;
+        ip::tcp::socket socket(io);
+        socket.connect({ip::make_address("127.0.0.2"), port}, error);
+        CHECK(error == boost::asio::error::connection_refused);
+        rank_info.master_address = "127.0.0.1";
+      }
+      const Mesh mesh = connect_mesh(rank_info);
+      for (const Address& each : mesh.addresses)
+        CHECK(endpoint_of(each).address() == ip::make_address("127.0.0.1"));
+    });
+    for (const auto& text : outcomes) CHECK(text == "");
+  }
+}
+
+TEST_CASE("a stranger is turned away where rank 0 listens at all addresses") {
+  const auto port = free_port();
+  RankInfo rank_info = impatient(0, 2, port);
+  rank_info.master_address = "0x7f000001";
+  rank_info.one_host = false;
+  std::string outcome;
+  std::thread rank_0([&] {
+    try {
+      connect_mesh(rank_info);
+    } catch (const Error& error) {
+      outcome = error.what();
+    }
+  });
+  Handshake rank_1;
+  rank_1.rank = 1;
+  rank_1.size = 2;
+  { Stranger(port, bytes_of(rank_1)).prove(rank_1, "another key"); }
+  rank_0.join();
+  CHECK(outcome ==
+        fmt::format("rank 1 of 2 never came to port {} of the host of rank 0 within 3 s", port));
+}
+
 TEST_CASE("a rank says that MASTER_ADDR is unknown") {
   RankInfo rank_info = impatient(1, 2, 29500);
   rank_info.master_address = "no-such-host.invalid";
