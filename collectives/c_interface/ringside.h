@@ -67,7 +67,9 @@ enum {
   RINGSIDE_PRODUCT = 1,
   RINGSIDE_MIN = 2,
   RINGSIDE_MAX = 3,
-  RINGSIDE_AVG = 4, /* of floating-point types */
+  RINGSIDE_AVG = 4, /* of floating-point types: the sum in the type, divided once at the end. Where
+                       the sum overflows it is an infinity: fp16 60000 on two ranks. Scale before
+                       a RINGSIDE_SUM, or reduce in a wider type. */
   RINGSIDE_BIT_AND = 5, /* of all other types, as the next two */
   RINGSIDE_BIT_OR = 6,
   RINGSIDE_BIT_XOR = 7

@@ -190,6 +190,24 @@ def collectives(rank, size, folder, backend):
     mean = torch.tensor([float(rank)])
     dist.all_reduce(mean, ops.AVG)
     assert mean.item() == (size - 1) / 2
+    # A mean is a sum, divided once: of numbers whose sum overflows it is inf, as with gloo.
+    for type in torch.float16, torch.bfloat16, torch.float32, torch.float64:
+        large = torch.tensor(60000 if type == torch.float16 else 0.75 * torch.finfo(type).max)
+        ours = torch.tensor([large, -large, torch.finfo(type).smallest_normal * 2**-7,
+                             rank * rank], dtype=type)
+        exact = sum(r * r for r in range(size)) / size
+        wanted = torch.tensor([torch.inf, -torch.inf, ours[2], exact], dtype=type)
+        theirs = ours.clone()
+        dist.all_reduce(ours, ops.AVG)
+        assert torch.equal(ours, wanted), (ours, wanted)
+        if HAS_BACKENDS:  # before, gloo has no mean
+            dist.all_reduce(theirs, ops.AVG, group=gloo)
+            assert torch.equal(ours, theirs), (ours, theirs)
+    large = torch.full((2,), 60000., dtype=torch.float16)  # what to do instead
+    premultiplied, wide = large.clone(), large.float()
+    dist.all_reduce(premultiplied, dist._make_nccl_premul_sum(1 / size))
+    dist.all_reduce(wide, ops.AVG)
+    assert torch.equal(premultiplied, large) and torch.equal(wide.half(), large)
     scaled = torch.ones(2)
     dist.all_reduce(scaled, dist._make_nccl_premul_sum(0.5))
     assert scaled.eq(size / 2).all()

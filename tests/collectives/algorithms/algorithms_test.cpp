@@ -1,7 +1,10 @@
 // Every algorithm of the catalogue over every transport: worlds of 1 to 7, awkward counts, tiny
 // slices, in place and out of place.
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include <fmt/ranges.h>
 
@@ -224,6 +227,70 @@ void all_ranks_hold_the_same_bits(ProcessGroup& group) {
   }
 }
 
+// Numbers whose sums are exact, or overflow, in any order: their means do not depend on the
+// algorithm. Three of them are the smallest of the type and two whose sum is too large for it.
+template <class T>
+struct Means {
+  using Wide = std::conditional_t<sizeof(T) == 8, double, float>;
+  static T of(double x) { return T(static_cast<Wide>(x)); }
+
+  static T number(int rank, std::size_t i) {
+    const T smallest = std::bit_cast<T>(static_cast<Bits>(1));
+    const T large = of(std::is_same_v<T, Fp16>   ? 60000
+                       : std::is_same_v<T, Bf16> ? 0x1.8p127
+                                                 : 0.75 * double(std::numeric_limits<Wide>::max()));
+    if (i % 8 == 5) return smallest;
+    if (i % 8 >= 6)
+      return of((i % 8 == 6 ? 1 : -1) * static_cast<double>(static_cast<Wide>(large)));
+    return of(rank * rank + (rank == 0 ? static_cast<double>(i % 8) : 0));
+  }
+
+  static T mean(int size, std::size_t i) {
+    if (i % 8 >= 6) return of(i % 8 == 6 ? INFINITY : -INFINITY);
+    Wide sum = 0;
+    for (int r = 0; r < size; ++r) sum += static_cast<Wide>(number(r, i));
+    return T(sum / static_cast<Wide>(size));
+  }
+
+ private:
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+};
+
+template <class T>
+void means_are_sums_divided_once(ProcessGroup& group) {
+  constexpr std::size_t count = 101;
+  std::vector<T> input(count), wanted(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    input[i] = Means<T>::number(group.rank(), i);
+    wanted[i] = Means<T>::mean(group.size(), i);
+  }
+  const std::size_t begin = group.block_begin(count, group.rank());
+  const std::size_t length = group.block_size(count, group.rank());
+  for (const Algorithm& algorithm : all_algorithms()) {
+    const bool scatters = algorithm.collective == Collective::reduce_scatter;
+    const bool has_root = algorithm.collective == Collective::reduce;
+    if (!scatters && !has_root && algorithm.collective != Collective::all_reduce) continue;
+    group.set_algorithms(
+        AlgorithmSelection(fmt::format("{}={}", name_of(algorithm.collective), algorithm.name)));
+    std::vector<T> output(scatters ? length : count);
+    if (scatters)
+      group.reduce_scatter(std::span(input), std::span(output), ReduceOp::avg);
+    else if (has_root)
+      group.reduce(std::span(input), std::span(output), group.size() - 1, ReduceOp::avg);
+    else
+      group.all_reduce(std::span(input), std::span(output), ReduceOp::avg);
+    if (has_root && group.rank() != group.size() - 1) continue;
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      const T& mean = wanted[i + (scatters ? begin : 0)];
+      require(std::memcmp(&output[i], &mean, sizeof mean) == 0,
+              "{}: element {} of {} is {} instead of {}", algorithm.title(), i,
+              name_of(data_type_of<T>()), static_cast<double>(output[i]),
+              static_cast<double>(mean));
+    }
+  }
+}
+
 // Compares with the sum in double precision. `unit` is half of the type's epsilon.
 template <class T>
 void sums_are_near(ProcessGroup& group, double unit) {
@@ -268,6 +335,21 @@ TEST_CASE("all ranks hold the same bits, for every algorithm, op and floating-po
           all_ranks_hold_the_same_bits<double>(group);
           all_ranks_hold_the_same_bits<Fp16>(group);
           all_ranks_hold_the_same_bits<Bf16>(group);
+        },
+        slices(256, 2));
+  }
+}
+
+TEST_CASE("a mean is the sum of all ranks divided once, and infinite where the sum overflows") {
+  for (const int size : {2, 3, 4}) {
+    CAPTURE(size);
+    on_every_transport(
+        size,
+        [](ProcessGroup& group) {
+          means_are_sums_divided_once<float>(group);
+          means_are_sums_divided_once<double>(group);
+          means_are_sums_divided_once<Fp16>(group);
+          means_are_sums_divided_once<Bf16>(group);
         },
         slices(256, 2));
   }

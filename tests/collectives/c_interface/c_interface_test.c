@@ -49,6 +49,11 @@ static void collectives(void) {
   CHECK(ringside_bytes_sent(group) >= before + (size == 1 ? 0 : sizeof f / 2));
   for (int i = 0; i < 1000; ++i) CHECK(f[i] * 2 == (float)(size + 1 + 2 * i));
 
+  /* 60000 and the smallest number of fp16: the sum of 60000s overflows, and nothing underflows. */
+  unsigned short half[2] = {0x7b53, 1};
+  CHECK(ringside_all_reduce(group, half, 2, RINGSIDE_FP16, RINGSIDE_AVG, NULL) == RINGSIDE_OK);
+  CHECK(half[0] == (size == 1 ? 0x7b53 : 0x7c00) && half[1] == 1);
+
   long long n[3] = {rank, -rank, 7};
   CHECK(ringside_all_reduce(group, n, 3, RINGSIDE_INT64, RINGSIDE_MIN, NULL) == RINGSIDE_OK);
   CHECK(n[0] == 0 && n[1] == 1 - size && n[2] == 7);

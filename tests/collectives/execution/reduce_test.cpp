@@ -196,6 +196,9 @@ TEST_CASE("avg divides once, in the type or in fp32") {
   Bf16 b(10);
   scale_for_avg(DataType::bf16, &b, 1, 3);
   CHECK(b.bits == Bf16(10.0f / 3).bits);
+  Fp16 h = combined(ReduceOp::avg, Fp16(60000), Fp16(60000));
+  scale_for_avg(DataType::fp16, &h, 1, 2);
+  CHECK(h.bits == Fp16(INFINITY).bits);  // the sum of two has overflowed
   double d = 1;
   scale_for_avg(DataType::fp64, &d, 1, 3);
   CHECK(d == 1.0 / 3);
