@@ -412,7 +412,7 @@ class Messages::Engine {
       monitor_.abort(failure);
       throw;
     } catch (const std::exception& error) {
-      if (!closing_) monitor_.abort(RankFailure(rank_, error.what()));
+      if (!closing_) monitor_.abort(error.what());
       throw;
     }
   }

@@ -268,9 +268,7 @@ Streams Messages::connect(ProcessGroup& group) {
   const std::string outer = state.name.substr(0, state.name.find('@'));
   const auto name = fmt::format("{}{}messages{}@{}", outer, outer.empty() ? "" : ".",
                                 ++state.splits, fmt::join(ranks, ","));
-  Streams streams = state.calls.backend().connect_streams(name, group.rank(), members);
-  streams.control->set_names(state.names);
-  return streams;
+  return state.calls.backend().connect_streams(name, group.rank(), members);
 }
 
 ProcessGroup ProcessGroup::split(int color, int key) {

@@ -19,6 +19,7 @@ namespace {
 using collectives::Flight;
 using collectives::RankNames;
 using collectives::RankStatus;
+using collectives::WaitGraph;
 
 constexpr Seconds longest_answer{2};
 constexpr double long_wait = 1;  // seconds
@@ -146,16 +147,12 @@ Json json_of(const View& rank, const RankNames& names) {
   return json;
 }
 
-std::string advice(const std::vector<RankStatus>& answers, const std::vector<int>& ends,
-                   const RankNames& names) {
-  if (!ends.empty())
+std::string advice(const WaitGraph& waits, const RankNames& names) {
+  if (!waits.ends().empty())
     return fmt::format("Look at {}: others wait for it, and it waits for nobody.",
-                       names.enumerate(ends));
-  const bool any = std::ranges::any_of(answers, [](const RankStatus& rank) {
-    return rank.waits_for >= 0 && rank.seconds >= long_wait;
-  });
-  return any ? "Ranks wait for each other in a circle."
-             : "No rank has waited for longer than a second.";
+                       names.enumerate(waits.ends()));
+  return waits.waits().empty() ? "No rank has waited for longer than a second."
+                               : circle_in_words(waits.circle(), names) + ".";
 }
 
 void show_status(const StatusArguments& args) {
@@ -163,7 +160,7 @@ void show_status(const StatusArguments& args) {
   const std::vector<Flight> flights = ask(ranks);
   const RankNames names = collectives::names_of_job(flights);
   const std::vector<RankStatus> answers = collectives::status_of_ranks(flights);
-  const std::vector<int> ends = collectives::ends_of_waits(answers, long_wait);
+  const WaitGraph waits = collectives::waits_in(flights, long_wait);
   std::FILE* const out = file_beside(args.json);
   Json of_ranks = Json::array();
   for (const RunningRank& process : ranks) {
@@ -176,13 +173,14 @@ void show_status(const StatusArguments& args) {
   const int size = ranks.front().size;
   if (static_cast<int>(ranks.size()) < size)
     fmt::print(out, "{} of {} ranks run on this machine\n", ranks.size(), size);
-  const std::string finding = advice(answers, ends, names);
+  const std::string finding = advice(waits, names);
   fmt::print(out, "\n{}\n", finding);
   remove_records(ranks.front().flight_folder);
   if (!args.json.empty())
-    write_json_file(
-        args.json,
-        {{"ranks", size}, {"ranks_here", of_ranks}, {"look_at", ends}, {"finding", finding}});
+    write_json_file(args.json, {{"ranks", size},
+                                {"ranks_here", of_ranks},
+                                {"look_at", waits.ends()},
+                                {"finding", finding}});
 }
 
 }  // namespace

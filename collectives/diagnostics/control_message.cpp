@@ -38,7 +38,7 @@ std::optional<ControlMessage> ControlMessageReader::next() {
   ControlHeader header;
   std::memcpy(static_cast<void*>(&header), unread_.data(), sizeof header);
   const bool known =
-      header.kind >= ControlMessage::goodbye && header.kind <= ControlMessage::position;
+      header.kind >= ControlMessage::goodbye && header.kind <= ControlMessage::failed_elsewhere;
   if (header.magic != ControlHeader::expected_magic || !known ||
       header.text_bytes > longest_control_text) {
     unread_.clear();

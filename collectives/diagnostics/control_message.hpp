@@ -17,16 +17,28 @@
 namespace ringside::collectives {
 
 struct ControlMessage {
-  enum Kind : std::uint32_t { goodbye = 1, gave_up, position };
+  // waits, failed_elsewhere: in all groups of the sender, whichever it waits or has failed in
+  enum Kind : std::uint32_t { goodbye = 1, gave_up, position, waits, failed_elsewhere };
   Kind kind = goodbye;
-  std::int32_t rank = -1;  // gave_up: the rank to blame. position: Position::waiting_for
+  // gave_up, failed_elsewhere: the rank of the job to blame. position: Position::waiting_for
+  std::int32_t rank = -1;
   std::uint32_t step = 0;
   std::uint64_t sequence = 0;
   Call call = {};
-  std::string text = {};  // gave_up: the cause. Otherwise: a CallHistory, or nothing
+  // gave_up, failed_elsewhere: the cause. waits: the ToldWait of some ranks. Otherwise: a
+  // CallHistory, or nothing
+  std::string text = {};
 };
 
 inline constexpr std::size_t longest_control_text = 4096;  // a CallHistory fits
+
+// "This rank waits for that one", as far as the sender has heard. Ranks have their numbers in the
+// job. The waits of one rank stand together and replace all that it had told before.
+struct ToldWait {
+  std::int32_t rank = 0, waits_for = 0;
+  std::uint32_t age_ms = 0;  // since the waiting rank told it
+  std::uint32_t hops = 0;    // ranks that have passed it on
+};
 
 // Cuts a text that is too long.
 std::string to_bytes(const ControlMessage& message);

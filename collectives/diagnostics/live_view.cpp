@@ -2,9 +2,7 @@
 #include "collectives/rank_names.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -54,17 +52,15 @@ std::vector<RankStatus> status_of_ranks(const std::vector<Flight>& flights) {
   return all;
 }
 
-std::vector<int> ends_of_waits(const std::vector<RankStatus>& ranks, double seconds) {
-  std::set<int> waiting, awaited;
-  for (const RankStatus& each : ranks) {
-    if (each.waits_for < 0 || each.seconds < seconds) continue;
-    waiting.insert(each.rank);
-    awaited.insert(each.waits_for);
+WaitGraph waits_in(const std::vector<Flight>& flights, double seconds) {
+  WaitGraph graph;
+  for (const Flight& flight : flights) {
+    if (!knows_ranks_of_job(flight.header)) continue;
+    const RankStatus status = status_of(flight);
+    if (status.waits_for >= 0 && status.seconds >= seconds)
+      graph.add(status.rank, status.waits_for);
   }
-  std::vector<int> ends;
-  std::set_difference(awaited.begin(), awaited.end(), waiting.begin(), waiting.end(),
-                      std::back_inserter(ends));
-  return ends;
+  return graph;
 }
 
 }  // namespace ringside::collectives

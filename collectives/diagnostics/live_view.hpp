@@ -2,16 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "collectives/diagnostics/flight_recorder.hpp"
+#include "collectives/diagnostics/wait_graph.hpp"
 #include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
 
 // One file of a folder, as read_flights() reads all. Throws Error.
 Flight read_flight(const std::filesystem::path& path);
+
+// Whether the name of a record's group lists all its ranks, or it is the whole job.
+bool knows_ranks_of_job(const FlightHeader& header);
 
 // How to name the ranks of a record's group. By its own numbers, and without coordinates, if its
 // name does not list all its ranks.
@@ -34,8 +39,9 @@ struct RankStatus {
 // of ranks: of all its groups, the call in which it is, or the last one that it ended.
 std::vector<RankStatus> status_of_ranks(const std::vector<Flight>& flights);
 
-// Ranks that others have waited for, for longer than `seconds`, and that do not wait so long
-// themselves: those to look at. Empty where nobody waits so long, or all wait in a circle.
-std::vector<int> ends_of_waits(const std::vector<RankStatus>& ranks, double seconds);
+// Who waits for whom in the calls under way, or that failed, for at least `seconds`; without groups
+// that count their ranks in their own way.
+WaitGraph waits_in(const std::vector<Flight>& flights,
+                   double seconds = -std::numeric_limits<double>::infinity());
 
 }  // namespace ringside::collectives

@@ -1,6 +1,7 @@
 // Reads the files of all ranks' flight recorders, and works out what happened.
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 #include <set>
 
 #include "base/error.hpp"
@@ -43,11 +44,14 @@ Flight read_flight(const std::filesystem::path& path) {
   return flight;
 }
 
+bool knows_ranks_of_job(const FlightHeader& header) {
+  return header.group[0] == '\0' ||
+         ranks_of_sub_group(header.group).size() == static_cast<std::size_t>(header.size);
+}
+
 RankNames names_in(const FlightHeader& header) {
-  std::vector<int> ranks = ranks_of_sub_group(header.group);
-  if (header.group[0] == '\0') return RankNames({}, header.mesh);
-  if (ranks.size() != static_cast<std::size_t>(header.size)) return RankNames();
-  return RankNames(std::move(ranks), header.mesh);
+  return knows_ranks_of_job(header) ? RankNames(ranks_of_sub_group(header.group), header.mesh)
+                                    : RankNames();
 }
 
 namespace {
@@ -74,8 +78,7 @@ struct Group {
 
   // If not, it counts its ranks in its own way.
   bool knows_ranks_of_job() const {
-    return name().empty() || ranks_of_sub_group(name()).size() ==
-                                 static_cast<std::size_t>(flights.front().header.size);
+    return collectives::knows_ranks_of_job(flights.front().header);
   }
 
   bool holds(const std::set<int>& ranks_of_job, int r) const {
@@ -132,20 +135,13 @@ std::string in_words(const Laggards& found, const RankNames& names) {
       names.enumerate(found.ranks), found.sequence, found.ranks.size() == 1 ? "it" : "they");
 }
 
-// Of ranks that wait for each other's messages.
-std::string circle_in_words(const std::vector<int>& ranks, const RankNames& names) {
-  std::string text = "Ranks wait for each other in a circle: ";
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    text += fmt::format("{}rank {} for rank {}", i == 0 ? "" : ", ", names(ranks[i]),
-                        names(ranks[(i + 1) % ranks.size()]));
-  return text + ". One of them must send before it receives.";
-}
-
 // What is certain: ranks that made different calls, or wait in a circle.
 std::string mistake_in(const Group& group) {
   if (const auto found = divergence(group.flights)) return in_words(*found, group.names);
   const auto ranks = circle(group.flights);
-  return ranks.empty() ? "" : circle_in_words(ranks, group.names);
+  return ranks.empty()
+             ? ""
+             : circle_in_words(ranks, group.names) + ". One of them must send before it receives.";
 }
 
 // Ranks for which the others wait, late ones and those without a record, but for those that are
@@ -166,7 +162,21 @@ std::string lack_in(const Group& group, const std::set<int>& waiting) {
       group.names.enumerate(absent));
 }
 
-std::string verdict_of(const std::vector<const Group*>& in_order_of_failure) {
+// Whether all these ranks of the job are in a call of the group. A collective in which a message
+// was lost waits in a circle, too: there the waits do not tell what is wrong.
+bool all_in_a_call(const Group& group, const std::vector<int>& ranks) {
+  const auto in = std::ranges::count_if(group.flights, [&](const Flight& flight) {
+    const int rank = group.names.in_job(flight.header.rank);
+    return in_a_call(flight) && std::ranges::find(ranks, rank) != ranks.end();
+  });
+  return group.knows_ranks_of_job() && in == std::ssize(ranks);
+}
+
+std::string verdict_of(const std::vector<const Group*>& in_order_of_failure,
+                       const std::vector<Flight>& flights) {
+  const WaitGraph waits = waits_in(flights);
+  const std::vector<int> found = waits.ends();
+  const std::set<int> ends(found.begin(), found.end());
   std::set<int> waiting;
   for (const Group* group : in_order_of_failure)
     for (const Flight& flight : group->flights)
@@ -179,8 +189,19 @@ std::string verdict_of(const std::vector<const Group*>& in_order_of_failure) {
   };
   for (const Group* group : in_order_of_failure)
     if (const auto mistake = mistake_in(*group); !mistake.empty()) return of_group(*group, mistake);
-  for (const Group* group : in_order_of_failure)
-    if (const auto lack = lack_in(*group, waiting); !lack.empty()) return of_group(*group, lack);
+  // Of several groups in which ranks are missing, one with a rank at the end of all waits.
+  for (const bool with_end : {true, false})
+    for (const Group* group : in_order_of_failure) {
+      const bool has_end =
+          std::ranges::any_of(std::views::iota(0, group->flights.front().header.size),
+                              [&](int r) { return group->holds(ends, r); });
+      if (const auto lack = lack_in(*group, waiting); !lack.empty() && (has_end || !with_end))
+        return of_group(*group, lack);
+    }
+  const std::vector<int> circle = waits.circle();
+  const bool in_one_group = std::ranges::any_of(
+      in_order_of_failure, [&](const Group* group) { return all_in_a_call(*group, circle); });
+  if (!circle.empty() && !in_one_group) return circle_in_words(circle, names_of_job(flights)) + ".";
   return "All ranks made the same calls and had come equally far.";
 }
 
@@ -239,7 +260,7 @@ std::string postmortem(const std::vector<Flight>& flights) {
   });
   const Group& first = *in_order.front();
   const FlightHeader& header = first.first_to_write();
-  std::string text = verdict_of(in_order) + "\n";
+  std::string text = verdict_of(in_order, flights) + "\n";
   if (!is_of_torch(header))
     text += fmt::format("\nFirst to write, rank {}: {}\n", first.names(header.rank), header.cause);
   std::set<int> recorded;

@@ -8,9 +8,9 @@
 
 namespace ringside::collectives {
 
-// A rank of the group has died or has given up, or does not answer. `rank` is the rank to blame, as
-// far as it is known. `cause` is the sentence of the rank that noticed the failure first; what()
-// may add to it what one rank tells its own user.
+// A rank has died or has given up, or does not answer. `rank` is the rank of the job to blame,
+// which may be in another group, or -1 if none is known. `cause` is the sentence of the rank that
+// noticed the failure first; what() may add to it what one rank tells its own user.
 class RankFailure : public Error {
  public:
   RankFailure(int blamed, const std::string& what) : RankFailure(blamed, what, what) {}

@@ -17,7 +17,7 @@ class SocketControlChannel final : public ControlChannel {
         connections_(sockets.size()) {
     for (std::size_t r = 0; r < sockets.size(); ++r) connections_[r].socket = std::move(sockets[r]);
   }
-  ~SocketControlChannel() override { say_goodbye(); }
+  ~SocketControlChannel() override { leave(); }
 
  private:
   struct Connection {
@@ -32,7 +32,9 @@ class SocketControlChannel final : public ControlChannel {
     Connection& connection = connections_[peer];
     if (!connection.socket.is_open()) return false;
     flush(connection);
-    if (!connection.unsent.empty() && message.kind == ControlMessage::position) return false;
+    const bool soon_outdated =
+        message.kind == ControlMessage::position || message.kind == ControlMessage::waits;
+    if (!connection.unsent.empty() && soon_outdated) return false;
     connection.unsent += to_bytes(message);
     flush(connection);
     return true;
@@ -49,12 +51,11 @@ class SocketControlChannel final : public ControlChannel {
     }
   }
 
-  void receive(Seconds patience) override {
+  void receive() override {
     std::vector<pollfd> watched;  // poll(2) ignores a descriptor of -1
     for (const Connection& connection : connections_)
       watched.push_back({connection.socket.get(), POLLIN, 0});
-    const timespec limit = to_timespec(patience);
-    if (::ppoll(watched.data(), watched.size(), &limit, nullptr) <= 0) return;
+    if (::poll(watched.data(), watched.size(), 0) <= 0) return;
     for (int r = 0; r < size(); ++r)
       if (watched[r].revents != 0) read_all(r);
   }

@@ -1,6 +1,6 @@
 #include "collectives/diagnostics/threads_control_channel.hpp"
 
-#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 namespace ringside::collectives {
@@ -8,8 +8,7 @@ namespace ringside::collectives {
 class ControlInboxes {
  public:
   struct Inbox {
-    std::mutex mutex;  // guards the rest
-    std::condition_variable arrived;
+    std::mutex mutex;                                      // guards the rest
     std::vector<std::pair<int, ControlMessage>> messages;  // the sender, and what it says
   };
   explicit ControlInboxes(int size) : of_rank(size) {}
@@ -23,23 +22,21 @@ class ThreadsControlChannel final : public ControlChannel {
   ThreadsControlChannel(std::shared_ptr<ControlInboxes> inboxes, int rank)
       : ControlChannel(rank, static_cast<int>(inboxes->of_rank.size())),
         inboxes_(std::move(inboxes)) {}
-  ~ThreadsControlChannel() override { say_goodbye(); }
+  ~ThreadsControlChannel() override { leave(); }
 
  private:
   bool send(int peer, const ControlMessage& message) noexcept override {
     auto& inbox = inboxes_->of_rank[peer];
     const std::lock_guard lock(inbox.mutex);
     inbox.messages.emplace_back(rank(), message);
-    inbox.arrived.notify_one();
     return true;
   }
 
-  void receive(Seconds patience) override {
+  void receive() override {
     std::vector<std::pair<int, ControlMessage>> arrived;
     auto& inbox = inboxes_->of_rank[rank()];
     {
-      std::unique_lock lock(inbox.mutex);
-      inbox.arrived.wait_for(lock, patience, [&] { return !inbox.messages.empty(); });
+      const std::lock_guard lock(inbox.mutex);
       arrived.swap(inbox.messages);
     }
     for (const auto& [sender, message] : arrived) accept(sender, message);

@@ -9,6 +9,7 @@
 #include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
+#include "collectives/diagnostics/flight_recorder.hpp"
 #include "collectives/execution/backend.hpp"
 #include "collectives/execution/executor.hpp"
 #include "collectives/execution/reduce.hpp"
@@ -75,6 +76,7 @@ class ScheduleBackend final : public Backend {
     options.group = name;
     Connections inner = telling_others(
         [&] { return connections_.connector->connect(name, rank, members, looking()); });
+    adopt(*inner.control, name);
     if (connections_.wire) inner = behind_wire(std::move(inner), connections_.wire);
     return std::make_unique<ScheduleBackend>(std::move(inner), options);
   }
@@ -83,6 +85,7 @@ class ScheduleBackend final : public Backend {
                           const std::vector<Endpoint>& members) override {
     Streams streams = telling_others(
         [&] { return connections_.connector->connect_streams(name, rank, members, looking()); });
+    adopt(*streams.control, name);
     streams.wire = connections_.wire;
     streams.options = options_;
     streams.options.group = name;
@@ -90,10 +93,17 @@ class ScheduleBackend final : public Backend {
   }
 
   void abort(const std::string& cause) noexcept override {
-    watchdog_.abort(RankFailure(rank(), cause));
+    watchdog_.abort(RankFailure(connections_.control->names().in_job(rank()), cause));
   }
 
  private:
+  // Of a sub-group.
+  void adopt(ControlChannel& control, const std::string& name) const {
+    const ControlChannel& ours = *connections_.control;
+    control.set_names(RankNames(ranks_of_sub_group(name), ours.names().mesh()));
+    control.join(ours);
+  }
+
   // While a sub-group connects, a member may die, and others may ask themselves where this rank is.
   std::function<void()> looking() {
     return [this] { watchdog_.look_while_connecting(); };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,6 +33,8 @@ void WaitMonitor::listen_sometimes() {
 }
 
 void WaitMonitor::end_wait() {
+  if (told_position_) control_.end_wait();
+  told_position_ = false;
   if (warned_)
     options_.warn(fmt::format("rank {} went on after {:.0f} s, in call #{}", name_of_rank(rank()),
                               seconds_since(wait_start_), record_->sequence));
@@ -71,6 +74,7 @@ void WaitMonitor::look_while_connecting() {
 // different calls would wait for ever.
 void WaitMonitor::exchange_positions() {
   control_.tell_position(position());
+  told_position_ = true;
   if (numbers_ == Numbers::of_this_rank) return;
   const auto positions = control_.positions(Seconds(0));
   for (int r = 0; r < size(); ++r)
@@ -103,7 +107,7 @@ WaitMonitor::Others WaitMonitor::others(const std::vector<Position>& positions) 
   Others known;
   std::vector<std::string> waiting;
   for (int r = 0; r < size(); ++r) {
-    if (r == rank() || positions[r].left) continue;
+    if (r == rank() || positions[r].left || positions[r].elsewhere) continue;
     if (!positions[r].recent())
       known.silent.push_back(r);
     else if (r < 16 && positions[r].connects())
@@ -113,6 +117,7 @@ WaitMonitor::Others WaitMonitor::others(const std::vector<Position>& positions) 
                                     name_of_rank(r), name_of_rank(positions[r].waiting_for),
                                     positions[r].step + 1, positions[r].sequence));
   }
+  for (const std::string& each : waits_elsewhere(positions)) waiting.push_back(each);
   if (!known.silent.empty())
     known.silence = fmt::format("{} {} not answer: stopped, stuck, or busy outside of {}",
                                 control_.names().enumerate(known.silent),
@@ -120,6 +125,24 @@ WaitMonitor::Others WaitMonitor::others(const std::vector<Position>& positions) 
                                 options_.group.empty() ? "the collectives" : "this sub-group");
   known.waiting = fmt::format("{}", fmt::join(waiting, "; "));
   return known;
+}
+
+// Of ranks that this one waits for, directly or not, those that wait in other groups. The first 16.
+std::vector<std::string> WaitMonitor::waits_elsewhere(
+    const std::vector<Position>& positions) const {
+  const RankNames names = names_of_job();
+  std::set<int> here;  // whose waits the positions tell
+  for (int r = 0; r < size(); ++r)
+    if (r == rank() || (positions[r].recent() && !positions[r].left))
+      here.insert(control_.names().in_job(r));
+  const WaitGraph chain = control_.waits().reachable_from(rank_in_job());
+  std::vector<std::string> waits;
+  for (const auto& [rank, awaited] : chain.waits())
+    for (const int each : awaited)
+      if (!here.contains(rank) && waits.size() < 16)
+        waits.push_back(
+            fmt::format("rank {} waits for rank {} in another group", names(rank), names(each)));
+  return waits;
 }
 
 // "call #7 of sub-group split1.color0 (ranks 2,3 of the job), all_reduce of 1000 fp32 (sum, ring),
@@ -146,7 +169,7 @@ void WaitMonitor::warn_of_wait(double seconds) {
 void WaitMonitor::time_out() {
   if (const auto held = control_.rank_in_debugger()) {
     options_.warn(fmt::format("rank {} goes on waiting in call #{}: a debugger holds rank {}",
-                              name_of_rank(rank()), record_->sequence, name_of_rank(*held)));
+                              name_of_rank(rank()), record_->sequence, *held));
     wait_start_ = Clock::now();
     return;
   }
@@ -160,16 +183,46 @@ void WaitMonitor::time_out() {
     return;
   }
   const Others known = others(positions);
+  const auto what_is_known =
+      fmt::format("nothing came to rank {} from rank {} for {:.1f} s{}{}", name_of_rank(rank()),
+                  name_of_rank(awaited_), options_.timeout.count(),
+                  known.waiting.empty() ? "" : "; ", known.waiting);
+  const int peer = control_.names().in_job(wait.peer);
+  // In a call of all ranks, waits go round in a circle where a message is lost.
+  const bool in_circle = awaited.recent() && numbers_ == Numbers::of_this_rank;
+  if (awaited.elsewhere || in_circle || control_.failure_of(peer)) {
+    follow_beyond(peer, what_is_known);
+    wait_start_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(options_.timeout) +
+                  std::chrono::duration_cast<Clock::duration>(3 * Position::every);
+    return;
+  }
   std::string first;
   if (std::ranges::find(known.silent, wait.peer) != known.silent.end())
     first = known.silence + "; ";
   else if (wait.rank != rank())
     first = fmt::format("nothing came to rank {} from rank {}, and rank {} is furthest behind; ",
                         name_of_rank(wait.rank), name_of_rank(wait.peer), name_of_rank(wait.rank));
-  throw RankFailure(
-      wait.peer, fmt::format("{}nothing came to rank {} from rank {} for {:.1f} s{}{}", first,
-                             name_of_rank(rank()), name_of_rank(awaited_), options_.timeout.count(),
-                             known.waiting.empty() ? "" : "; ", known.waiting));
+  throw RankFailure(peer, first + what_is_known);
+}
+
+// `peer` is a rank of the job that waits in another group, or has failed there. Throws the cause
+// that some rank on the way from it tells, or names the rank at the end. If there is no end,
+// returns the first time: a wait that has just ended may seem to close a circle.
+void WaitMonitor::follow_beyond(int peer, const std::string& what_is_known) {
+  const WaitGraph beyond = control_.waits().reachable_from(peer);
+  const std::vector<int> ends = beyond.waits().empty() ? std::vector{peer} : beyond.ends();
+  std::set<int> passed(ends.begin(), ends.end());
+  for (const auto& [each, awaited] : beyond.waits()) passed.insert(each);
+  for (const int each : passed)
+    if (const auto failure = control_.failure_of(each)) throw *failure;
+  if (!ends.empty())
+    throw RankFailure(ends.front(),
+                      fmt::format("{} {} not answer: stopped, stuck, or busy elsewhere; {}",
+                                  names_of_job().enumerate(ends), ends.size() == 1 ? "does" : "do",
+                                  what_is_known));
+  if (std::exchange(may_be_circle_, true))
+    throw RankFailure(
+        -1, fmt::format("{}; {}", circle_in_words(beyond.circle(), names_of_job()), what_is_known));
 }
 
 // Follows who waits for whom, from this rank on, to the first rank that does not tell for whom it
@@ -227,7 +280,7 @@ void WaitMonitor::give_up() {
     abort(told);
     throw told;
   } catch (const Error& error) {
-    abort(RankFailure(rank(), error.what()));
+    abort(error.what());
     throw;
   } catch (const std::bad_alloc&) {
     fail_here("out of memory");
@@ -239,8 +292,8 @@ void WaitMonitor::give_up() {
 }
 
 void WaitMonitor::fail_here(const char* reason) {
-  const RankFailure failure(
-      rank(), fmt::format("rank {} failed in {}: {}", name_of_rank(rank()), where(), reason));
+  const RankFailure failure(rank_in_job(), fmt::format("rank {} failed in {}: {}",
+                                                       name_of_rank(rank()), where(), reason));
   abort(failure);
   throw failure;
 }
@@ -248,14 +301,15 @@ void WaitMonitor::fail_here(const char* reason) {
 void WaitMonitor::abort(const RankFailure& cause) noexcept {
   const RankFailure& first = failure_.keep(cause);
   // Another rank that waits for this one may not see for whom this one waits, in another group.
-  const bool blamed_by_another = first.heard_from_another() && first.rank == rank();
-  recorder_.write(first.what(), blamed_by_another ? -1 : control_.names().in_job(first.rank));
+  const bool blamed_by_another = first.heard_from_another() && first.rank == rank_in_job();
+  recorder_.write(first.what(), blamed_by_another ? -1 : first.rank);
   control_.abort(first);
 }
 
 // The others are told the cause alone, not in which call this rank ended itself.
 void WaitMonitor::interrupt(const std::string& cause) noexcept {
-  interruption_.keep(RankFailure(rank(), fmt::format("{} (this rank gave up)", cause), cause));
+  interruption_.keep(
+      RankFailure(rank_in_job(), fmt::format("{} (this rank gave up)", cause), cause));
 }
 
 }  // namespace ringside::collectives

@@ -3,8 +3,9 @@
 // While a rank waits and nothing arrives, it tells the other ranks twice a second where it stands,
 // and compares what they tell: two ranks in different calls would wait for ever. It warns after
 // options.warn_after and fails after options.timeout; both sentences name the ranks that do not
-// answer and what the others wait for. While a debugger holds a rank of this host, nobody fails: a
-// rank that stands at a breakpoint is waited for.
+// answer and what the others wait for. It follows who waits for whom into other groups
+// (diagnostics/wait_graph.hpp). While a debugger holds a rank of this host, nobody fails: a rank
+// that stands at a breakpoint is waited for.
 //
 //     monitor.begin(sequence, call);          throws what ended an earlier call
 //     try {
@@ -48,7 +49,7 @@ class WaitMonitor {
   void begin_wait(int peer, std::uint32_t step) {
     awaited_ = peer;
     record_->step = step;
-    warned_ = false;
+    warned_ = may_be_circle_ = false;
   }
   // Nothing had arrived at `since`, when the first look() is due.
   void nothing_came(Clock::time_point since) { wait_start_ = told_ = looked_ = since; }
@@ -77,8 +78,9 @@ class WaitMonitor {
   void throw_if_interrupted() const { interruption_.throw_if_any(); }
 
   // Writes the flight record and tells every other rank the cause, or the first failure if there
-  // was one.
+  // was one. `cause` alone blames this rank.
   void abort(const RankFailure& cause) noexcept;
+  void abort(const std::string& cause) noexcept { abort(RankFailure(rank_in_job(), cause)); }
 
   // How sentences name this group's ranks. No call may be under way.
   void set_names(const RankNames& names) {
@@ -93,6 +95,7 @@ class WaitMonitor {
     std::string waiting;      // "rank 3 waits for rank 2 in step 1 of call #7; ..."
   };
   int rank() const { return control_.rank(); }
+  int rank_in_job() const { return control_.names().in_job(rank()); }
   int size() const { return control_.size(); }
   void exchange_positions();
   void compare_histories(const std::vector<Position>& positions) const;
@@ -102,7 +105,10 @@ class WaitMonitor {
     int rank, peer;  // who waits, for whom
   };
   Wait wait_at_fault(const std::vector<Position>& positions) const;
+  std::vector<std::string> waits_elsewhere(const std::vector<Position>& positions) const;
+  void follow_beyond(int peer, const std::string& what_is_known);
   std::string where() const;
+  RankNames names_of_job() const { return RankNames({}, control_.names().mesh()); }
   std::string name_of_rank(int r) const { return control_.names()(r); }
   void warn_of_wait(double seconds);
   void time_out();
@@ -119,6 +125,8 @@ class WaitMonitor {
   Clock::time_point listened_;  // when listen_sometimes() last did
   Clock::time_point told_;      // when this rank last told its position
   bool warned_ = false;
+  bool told_position_ = false;  // in this wait
+  bool may_be_circle_ = false;  // its time was over before, and ranks waited in a circle
   FirstCause<RankFailure> failure_;
   FirstCause<RankFailure> interruption_;
 };

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "base/environment.hpp"
+#include "collectives/bootstrap/connect.hpp"
+#include "collectives/messages.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -179,6 +181,110 @@ TEST_CASE("on a mesh a rank is named by its number in the job and its coordinate
     CHECK(contains(outcomes[1],
                    "send/recv of 1000 fp32 from rank 3 (dp=1,tp=1) to rank 1 (dp=0,tp=1) for "
                    "activation"));
+  });
+}
+
+namespace {
+
+// What each rank says, over threads, tcp and shm.
+void over_all(int size, const Body& body, const GroupOptions& options, auto check) {
+  check(on_threads(size, [&, world = make_threads_world(size)](int rank) {
+    ProcessGroup group(make_schedule_backend(connect_threads(world, rank), options.executor));
+    body(group);
+  }));
+  for (const auto& run : {run_tcp, run_shm}) check(run(size, body, options));
+}
+
+GroupOptions patience_of(double seconds) {
+  GroupOptions options;
+  options.executor.timeout = Seconds(seconds);
+  options.executor.warn_after = Seconds(0);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("waits are followed from group to group, to the rank that does not answer") {
+  // In rows and columns of "dp=2,tp=2": 1 -> 0 -> 2 -> 3, and rank 3 sleeps. The world is gone, so
+  // only ranks on the way can tell rank 1 of rank 3.
+  const auto body = [](ProcessGroup& world) {
+    const int rank = world.rank();
+    world.set_mesh("dp=2,tp=2");
+    ProcessGroup row = world.split(rank / 2), column = world.split(rank % 2);
+    { const ProcessGroup gone = std::move(world); }
+    std::vector<float> x(1);
+    if (rank == 1) row.recv(std::span(x), 0);
+    if (rank == 0) column.recv(std::span(x), 1);
+    if (rank == 2) row.recv(std::span(x), 1);
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+  };
+  over_all(4, body, patience_of(2), [](const auto& outcomes) {
+    for (const int rank : {0, 1, 2}) {
+      CAPTURE(outcomes[rank]);
+      CHECK(outcomes[rank].starts_with(
+          "rank 3 (dp=1,tp=1) does not answer: stopped, stuck, or busy "));
+    }
+    CHECK(contains(outcomes[1], "rank 2 (dp=1,tp=0) waits for rank 3 (dp=1,tp=1) in another "));
+    CHECK(outcomes[3] == "");
+  });
+}
+
+TEST_CASE("waits are followed from messages into a group") {
+  const auto body = [](ProcessGroup& world) {
+    const int rank = world.rank();
+    ProcessGroup pair = world.split(rank == 0 ? 0 : 1);
+    Messages messages(world);
+    std::vector<float> x(1);
+    if (rank == 0) messages.recv(std::span(x), 1).wait();
+    if (rank == 1) pair.recv(std::span(x), 1);
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+  };
+  over_all(3, body, patience_of(2), [](const auto& outcomes) {
+    for (const int rank : {0, 1}) {
+      CAPTURE(outcomes[rank]);
+      CHECK(outcomes[rank].starts_with("rank 2 does not answer: stopped, stuck, or busy "));
+    }
+  });
+}
+
+TEST_CASE("a circle of waits through several groups is said as such") {
+  for (const int size : {2, 3}) {
+    // Each rank waits for the next one in a group of its own.
+    const auto body = [](ProcessGroup& world) {
+      std::vector<ProcessGroup> groups;
+      for (int r = 0; r < world.size(); ++r) groups.push_back(world.split(0));
+      std::vector<float> x(1);
+      groups[static_cast<std::size_t>(world.rank())].recv(std::span(x),
+                                                          (world.rank() + 1) % world.size());
+    };
+    over_all(size, body, patience_of(2), [&](const auto& outcomes) {
+      const char* const circle =
+          size == 2
+              ? "Ranks wait for each other in a circle: rank 0 for rank 1, rank 1 for rank 0; "
+              : "Ranks wait for each other in a circle: rank 0 for rank 1, rank 1 for rank "
+                "2, rank 2 for rank 0; nothing came to rank ";
+      for (const std::string& text : outcomes) {
+        CAPTURE(text);
+        CHECK(text.starts_with(circle));
+      }
+    });
+  }
+}
+
+TEST_CASE("a rank that left after a failure in another group has told the first cause") {
+  const auto body = [](ProcessGroup& world) {
+    const int rank = world.rank();
+    ProcessGroup low = world.split(rank < 2 ? 0 : 1), high = world.split(rank > 0 ? 0 : 1);
+    const ProcessGroup gone = std::move(world);
+    std::vector<float> x(1);
+    if (rank == 0) low.recv(std::span(x), 1);
+    if (rank == 1) high.recv(std::span(x), 1);
+    if (rank == 2) high.abort("the disk of rank 2 is full");
+  };
+  over_all(3, body, patience_of(2), [](const auto& outcomes) {
+    CAPTURE(outcomes[0]);
+    CHECK(outcomes[0].starts_with("the disk of rank 2 is full (as rank 1 tells) [rank 0 was in"));
+    CHECK(outcomes[1].starts_with("the disk of rank 2 is full (as rank 2 tells) [rank 1 was in"));
   });
 }
 

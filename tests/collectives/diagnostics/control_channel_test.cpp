@@ -103,7 +103,7 @@ TEST_CASE("a peer hears why a rank gives up, and that is the cause of all later 
     channels[0]->abort(RankFailure(0, "the data file is empty"));
     channels[0].reset();
     for (int i = 0; i < 2; ++i)
-      CHECK(failure_of([&] { channels[1]->listen(Seconds(1)); }) ==
+      CHECK(failure_of([&] { channels[1]->listen(); }) ==
             "the data file is empty (as rank 0 tells)");
     CHECK(failure_of([&] { channels[1]->explain(0, "End of file"); }) ==
           "the data file is empty (as rank 0 tells)");
@@ -117,7 +117,7 @@ TEST_CASE("a position that names no rank of the group is its sender's failure") 
       Position wrong;
       wrong.waiting_for = peer;
       channels[0]->tell_position(wrong);
-      CHECK(failure_of([&] { channels[1]->listen(Seconds(1)); }) ==
+      CHECK(failure_of([&] { channels[1]->listen(); }) ==
             fmt::format("rank 0 says that it waits for rank {} of 2", peer));
     }
 }

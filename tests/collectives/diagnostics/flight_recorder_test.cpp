@@ -324,6 +324,22 @@ TEST_CASE("a postmortem blames no rank that waits in another sub-group") {
   CHECK(contains(text, "\nrank 3 (pp=1,dp=1) left no record: killed, or stuck"));
 }
 
+TEST_CASE("a postmortem tells of a circle of waits through several groups") {
+  const Folder folder;
+  const auto waits = [&](int place, const char* group) {
+    FlightRecorder recorder(place, 2, folder.path, group);
+    recorder.begin(1, all_reduce_of(100), 2).waiting_for = 1 - place;
+    recorder.end(FlightEntry::failed);
+    recorder.write("nothing came");
+  };
+  waits(0, "split1.color0@0,1");
+  waits(0, "split2.color0@1,2");
+  waits(0, "split3.color0@2,0");
+  CHECK(postmortem(read_flights(folder.path))
+            .starts_with("Ranks wait for each other in a circle: rank 0 for rank 1, rank 1 for "
+                         "rank 2, rank 2 for rank 0.\n"));
+}
+
 TEST_CASE("a postmortem has a section for each sub-group") {
   const Folder folder;
   Recorder world(0, 2, folder, 3);
