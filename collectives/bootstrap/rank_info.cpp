@@ -172,8 +172,8 @@ RankInfo rank_info_from_environment() {
         names->launcher);
   }
   const bool told = names == &slurm || environment(names->local_size);
-  rank_info.one_host = told ? rank_info.local_size == rank_info.size
-                            : names_loopback(rank_info.master_address);
+  rank_info.one_host =
+      told ? rank_info.local_size == rank_info.size : names_loopback(rank_info.master_address);
   rank_info.master_port = master_port(*names, job);
   use_port_of_launcher(rank_info);
   return rank_info;

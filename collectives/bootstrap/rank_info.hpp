@@ -14,7 +14,7 @@ struct RankInfo {
   int size = 1;
   int local_rank = 0;  // among the ranks of this host
   int local_size = 1;
-  bool one_host = true;  // no rank runs on another host
+  bool one_host = true;                      // no rank runs on another host
   std::string master_address = "127.0.0.1";  // where rank 0 listens
   std::uint16_t master_port = 29500;
   int listening = -1;  // a socket at this port that rank 0 has inherited, or -1
@@ -31,9 +31,9 @@ struct RankInfo {
 // launcher that does not set MASTER_ADDR and MASTER_PORT leaves them to the job: the first host of
 // Slurm's node list, or 127.0.0.1 for a job on one host, and a port derived from the id of the job
 // and its step. RINGSIDE_JOB_KEY is the job key (default: the launcher's job id),
-// RINGSIDE_INTERFACE the interface, RINGSIDE_CONNECT_TIMEOUT the time to connect in seconds. Where the
-// launcher does not say how many ranks are local, a name in MASTER_ADDR means that there may be other
-// hosts. Throws Error that names the wrong or missing variable.
+// RINGSIDE_INTERFACE the interface, RINGSIDE_CONNECT_TIMEOUT the time to connect in seconds. Where
+// the launcher does not say how many ranks are local, a name in MASTER_ADDR means that there may be
+// other hosts. Throws Error that names the wrong or missing variable.
 RankInfo rank_info_from_environment();
 
 // Where our own launcher has chosen the port, it listens for rank 0, at another port than

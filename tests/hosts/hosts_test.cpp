@@ -94,10 +94,11 @@ TEST_CASE("hosts meet by a name that leads nowhere on some of them") {
            {known + "\\n10.99.0.9 nodea", known + "\\n10.99.0.9 nodea"}}) {
     CAPTURE(on_a);
     CAPTURE(on_b);
-    const auto outcome =
-        run_hosts("nodea", fmt::format("export CONNECT=4 names_a='{}' names_b='{}'; a $ringside "
-                                       "hello & b $ringside hello; wait $!",
-                                       on_a, on_b));
+    const auto outcome = run_hosts(
+        "nodea",
+        fmt::format("export RINGSIDE_CONNECT_TIMEOUT=4 names_a='{}' names_b='{}'; a $ringside "
+                    "hello & b $ringside hello; wait $!",
+                    on_a, on_b));
     expect_success(outcome);
     CHECK(contains(outcome.out, "[0] 4 ranks over tcp. Each collective on small whole numbers:\n"));
     CHECK(outcome.err == "");
@@ -106,7 +107,7 @@ TEST_CASE("hosts meet by a name that leads nowhere on some of them") {
 
 TEST_CASE("on a host whose own name is 127.0.1.1 groups connect and interfaces are selected") {
   if (!possible()) return;
-  const std::string train = short_training + " --parallel tp=2,dp=2 >/dev/null";
+  const std::string train = short_training + " --mesh dp=2,tp=2 >/dev/null";
   for (const auto& [variable, cable] :
        {std::pair("", "wire0"), std::pair("export RINGSIDE_INTERFACE=wire1; ", "wire1")}) {
     const auto outcome = run_hosts(
@@ -119,46 +120,54 @@ TEST_CASE("on a host whose own name is 127.0.1.1 groups connect and interfaces a
   }
 }
 
-TEST_CASE("a rank says at once that MASTER_ADDR is a loopback address of another host than rank 0") {
+TEST_CASE(
+    "a rank says at once that MASTER_ADDR is a loopback address of another host than rank 0") {
   if (!possible()) return;
   const std::string advice =
       " is a loopback address, which leads each host to itself. If the ranks run on several hosts, "
       "set MASTER_ADDR (or --master-addr) to the address of rank 0 in their network\n";
-  Program program(on_two_hosts(launchers("nodea") +
-                               "names_a='10.77.0.1 nodea' names_b='127.0.1.1 nodea' CONNECT=8; a "
-                               "$ringside hello & b $ringside hello; wait $!"));
-  CHECK(program.wait_for("[2] ringside: rank 2 finds nobody at 127.0.1.1:29500 (Connection "
-                         "refused). MASTER_ADDR=nodea (127.0.1.1 on this host)" +
-                             advice,
-                         Seconds(5)));
+  Program program(on_two_hosts(
+      launchers("nodea") +
+      "names_a='10.77.0.1 nodea' names_b='127.0.1.1 nodea' RINGSIDE_CONNECT_TIMEOUT=8; a "
+      "$ringside hello & b $ringside hello; wait $!"));
+  CHECK(
+      program.wait_for("[2] ringside: rank 2 finds nobody at 127.0.1.1:29500 (Connection "
+                       "refused). MASTER_ADDR=nodea (127.0.1.1 on this host)" +
+                           advice,
+                       Seconds(5)));
   CHECK(!contains(program.err(), "within"));
   auto outcome = program.wait();
   CAPTURE(outcome.err);
+  CHECK(
+      contains(outcome.err,
+               "ringside: rank 0 is not there: it cannot be reached at 127.0.1.1:29500 within 8 s "
+               "(Connection refused). MASTER_ADDR=nodea (127.0.1.1 on this host)" +
+                   advice));
   CHECK(contains(outcome.err,
-                 "ringside: rank 0 is not there: it cannot be reached at 127.0.1.1:29500 within 8 s "
-                 "(Connection refused). MASTER_ADDR=nodea (127.0.1.1 on this host)" +
-                     advice));
-  CHECK(contains(outcome.err, "[0] ringside: ranks 2, 3 of 4 never came to 10.77.0.1:29500 within "
-                              "8 s\n"));
+                 "[0] ringside: ranks 2, 3 of 4 never came to 10.77.0.1:29500 within "
+                 "8 s\n"));
 
-  outcome = run_hosts("127.0.0.1", "CONNECT=4; a $ringside hello & b $ringside hello; wait $!");
+  outcome = run_hosts("127.0.0.1",
+                      "RINGSIDE_CONNECT_TIMEOUT=4; a $ringside hello & b $ringside hello; wait $!");
   CAPTURE(outcome.err);
-  CHECK(contains(outcome.err, "[0] ringside: ranks 2, 3 did not come yet. MASTER_ADDR=127.0.0.1" +
-                                  advice));
+  CHECK(contains(outcome.err,
+                 "[0] ringside: ranks 2, 3 did not come yet. MASTER_ADDR=127.0.0.1" + advice));
   CHECK(contains(outcome.err,
                  "[0] ringside: ranks 2, 3 of 4 never came to 127.0.0.1:29500 within 4 s. "
                  "MASTER_ADDR=127.0.0.1" +
                      advice));
-  CHECK(contains(outcome.err, "rank 2 finds nobody at 127.0.0.1:29500 (Connection refused). "
-                              "MASTER_ADDR=127.0.0.1" +
-                                  advice));
+  CHECK(contains(outcome.err,
+                 "rank 2 finds nobody at 127.0.0.1:29500 (Connection refused). "
+                 "MASTER_ADDR=127.0.0.1" +
+                     advice));
 }
 
 TEST_CASE("a rank whose interface is a loopback one is refused where another host needs it") {
   if (!possible()) return;
-  const auto outcome = run_hosts(
-      "10.77.0.1", "on_a() { RINGSIDE_INTERFACE=lo \"$@\"; }; a $ringside hello & b $ringside "
-                   "hello; wait $!");
+  const auto outcome =
+      run_hosts("10.77.0.1",
+                "on_a() { RINGSIDE_INTERFACE=lo \"$@\"; }; a $ringside hello & b $ringside "
+                "hello; wait $!");
   CAPTURE(outcome.err);
   CHECK(contains(outcome.err, "[0] ringside: rank 0 listens at 127.0.0.1:"));
   CHECK(contains(outcome.err, "[3] ringside: rank 0 refuses: rank 0 listens at 127.0.0.1:"));

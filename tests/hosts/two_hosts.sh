@@ -25,9 +25,10 @@ done
 # Without LeakSanitizer: it looks for its own process number in /proc, which differs on host b.
 on_b() { ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 nsenter --target "$host_b" --net --pid -- "$@"; }
 
-# "${knows[@]}" LINES COMMAND...: runs the command with these lines in /etc/hosts.
+# "${knows[@]}" LINES COMMAND...: runs the command with these lines in /etc/hosts, and no name server.
 knows=(unshare --mount sh -c 'file=$(mktemp) && printf "127.0.0.1 localhost\n%b\n" "$0" > "$file" &&
-  mount --bind "$file" /etc/hosts && rm "$file" && exec "$@"')
+  mount --bind "$file" /etc/hosts && rm "$file" && { mount --bind /dev/null /etc/resolv.conf || true; } &&
+  exec "$@"')
 
 ip link set lo up
 on_b ip link set lo up

@@ -237,7 +237,7 @@ def test_collectives_have_the_results_of_gloo():
 ON_HOSTS = """
 import torch, torch.distributed as dist
 dist.init_process_group("ringside")
-for ranks in [0, 1, 2, 3], [0, 1], [1, 2], [2, 3], [3, 0]:
+for ranks in [0, 1, 2], [0, 1], [1, 2], [2, 0]:
     group, value = dist.new_group(ranks), torch.ones(1000)
     if dist.get_rank() in ranks:
         dist.all_reduce(value, group=group)
@@ -256,17 +256,16 @@ def test_hosts_that_know_rank_0_by_other_addresses_meet():
         print("SKIPPED: needs network namespaces (unshare --net --map-root-user; veth)")
         sys.exit(77)
     known = "10.77.0.1 nodea"
-    for on_a, on_b in (("127.0.1.1 nodea", known), ("::1 nodea", known),
-                       ("fd77::9 nodea\\n" + known, "fd77::9 nodea\\n" + known)):
+    for on_a, on_b in ("127.0.1.1 nodea", "fd77::9 nodea\\n" + known), ("::1 nodea", known):
         run = on_two_hosts(f"""
             on_a() {{ "$@"; }}
             rank() {{
-              $1 "${{knows[@]}}" "$2" env RANK=$3 WORLD_SIZE=4 LOCAL_RANK=$(($3 % 2)) \
-                LOCAL_WORLD_SIZE=2 MASTER_ADDR=nodea MASTER_PORT=29500 {sys.executable} -c "$program"
+              $1 "${{knows[@]}}" "$2" env RANK=$3 WORLD_SIZE=3 MASTER_ADDR=nodea MASTER_PORT=29500 \\
+                RINGSIDE_BACKEND=tcp {sys.executable} -c "$program"
             }}
             program='{ON_HOSTS}'
             for r in 0 1; do rank on_a '{on_a}' $r & ranks+=($!); done
-            for r in 2 3; do rank on_b '{on_b}' $r & ranks+=($!); done
+            rank on_b '{on_b}' 2 & ranks+=($!)
             for each in "${{ranks[@]}}"; do wait $each || failed=1; done
             exit ${{failed:-0}}""")
         assert run.returncode == 0, f"{on_a} | {on_b}\n{run.stdout}"

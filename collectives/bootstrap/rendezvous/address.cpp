@@ -10,7 +10,8 @@
 
 namespace ringside::collectives {
 
-using boost::asio::ip::tcp;
+namespace ip = boost::asio::ip;
+using ip::tcp;
 
 Address address_of(const tcp::endpoint& endpoint) {
   Address address;
@@ -22,7 +23,7 @@ Address address_of(const tcp::endpoint& endpoint) {
   return address;
 }
 
-void set_host(Address& address, const boost::asio::ip::address& host) {
+void set_host(Address& address, const ip::address& host) {
   const std::string text = host.to_string();
   std::memset(address.text, 0, sizeof address.text);
   text.copy(address.text, sizeof address.text - 1);
@@ -31,7 +32,7 @@ void set_host(Address& address, const boost::asio::ip::address& host) {
 tcp::endpoint endpoint_of(const Address& address) {
   const std::string text(address.text, ::strnlen(address.text, sizeof address.text));
   boost::system::error_code error;
-  const auto parsed = boost::asio::ip::make_address(text, error);
+  const auto parsed = ip::make_address(text, error);
   require(!error,
           "a rank sent '{}' as its address, which is not an IP address: do the ranks run "
           "different versions?",
@@ -39,10 +40,16 @@ tcp::endpoint endpoint_of(const Address& address) {
   return {parsed, address.port};
 }
 
+ip::address unmapped(const ip::address& address) {
+  return address.is_v6() && address.to_v6().is_v4_mapped()
+             ? ip::make_address_v4(ip::v4_mapped, address.to_v6())
+             : address;
+}
+
 std::string to_text(const tcp::endpoint& endpoint) {
-  return endpoint.address().is_v6()
-             ? fmt::format("[{}]:{}", endpoint.address().to_string(), endpoint.port())
-             : fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
+  const ip::address address = unmapped(endpoint.address());
+  return address.is_v6() ? fmt::format("[{}]:{}", address.to_string(), endpoint.port())
+                         : fmt::format("{}:{}", address.to_string(), endpoint.port());
 }
 
 std::string to_text(const std::vector<tcp::endpoint>& endpoints) {

@@ -20,6 +20,9 @@ struct Address {
 
 Address address_of(const boost::asio::ip::tcp::endpoint& endpoint);  // on this host
 
+// An IPv4 address in the form that a socket of IPv6 has for it, ::ffff:10.0.0.1, as 10.0.0.1.
+boost::asio::ip::address unmapped(const boost::asio::ip::address& address);
+
 void set_host(Address& address, const boost::asio::ip::address& host);
 
 // Throws Error unless the text is an address: it comes from another rank.

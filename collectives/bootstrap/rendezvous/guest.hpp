@@ -7,8 +7,8 @@
 
 namespace ringside::collectives {
 
-// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT, where rank 0 listens. `hint`, unless empty,
-// says why it may not be there.
+// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT, where rank 0 listens. `hint`, unless
+// empty, says why it may not be there.
 Mesh join_rendezvous(const RankInfo& rank_info,
                      const std::vector<boost::asio::ip::tcp::endpoint>& masters,
                      const std::string& hint, MeshBuilder& builder);

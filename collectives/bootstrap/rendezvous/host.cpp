@@ -19,21 +19,14 @@ namespace {
 
 namespace asio = boost::asio;
 namespace ip = asio::ip;
-using ip::tcp;
 using boost::system::error_code;
+using ip::tcp;
 
 // How long rank 0 waits for more ranks after a failure, so that all of them learn the reason.
 constexpr Seconds time_to_join{2};
 
 // How much longer rank 0 waits than a rank that cannot connect, which knows why.
 constexpr Seconds time_to_report{3};
-
-// An IPv4 address that came over a socket of IPv6 is written as one of IPv6.
-ip::address unmapped(const ip::address& address) {
-  return address.is_v6() && address.to_v6().is_v4_mapped()
-             ? ip::make_address_v4(ip::v4_mapped, address.to_v6())
-             : address;
-}
 
 class Host {
  public:
@@ -94,10 +87,10 @@ class Host {
                 [this] { return arrived_ == rank_info_.size - 1; });
     if (!all_came) {
       const auto ranks = missing();
-      refusal_ = fmt::format("rank{} {} of {} never came to {} within {:.0f} s{}{}",
-                             ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), rank_info_.size,
-                             where, rank_info_.connect_timeout.count(), hint.empty() ? "" : ". ",
-                             hint);
+      refusal_ =
+          fmt::format("rank{} {} of {} never came to {} within {:.0f} s{}{}",
+                      ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), rank_info_.size, where,
+                      rank_info_.connect_timeout.count(), hint.empty() ? "" : ". ", hint);
     }
     try {
       if (!refusal_) complete_addresses();
@@ -110,8 +103,8 @@ class Host {
     builder_.set_check([this] { throw_refusal(); });
   }
 
-  // A rank that listens at several addresses of its host does not know by which one the others reach
-  // it. The connections over which the ranks came tell. Throws Error if they cannot reach it.
+  // A rank that listens at several addresses of its host does not know by which one the others
+  // reach it. The connections over which the ranks came tell. Throws Error if they cannot reach it.
   void complete_addresses() {
     auto& addresses = builder_.addresses();
     ip::address here;  // of this host, as the others know it

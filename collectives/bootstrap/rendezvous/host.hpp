@@ -6,8 +6,8 @@
 
 namespace ringside::collectives {
 
-// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT. `hint`, unless empty, says why other ranks
-// may not come.
+// `masters` are the endpoints of MASTER_ADDR:MASTER_PORT. `hint`, unless empty, says why other
+// ranks may not come.
 Mesh host_rendezvous(const RankInfo& rank_info,
                      const std::vector<boost::asio::ip::tcp::endpoint>& masters,
                      const std::string& hint, MeshBuilder& builder);

@@ -138,7 +138,8 @@ bool MeshBuilder::needs_data() const {
 // Ranks that do not see each other in /proc may run on different hosts.
 std::string MeshBuilder::hint_for(int r) const {
   const Address &there = mesh_.addresses[r], &here = mesh_.addresses[rank_info_.rank];
-  if (there.proc_domain == here.proc_domain || !endpoint_of(there).address().is_loopback()) return "";
+  if (there.proc_domain == here.proc_domain || !endpoint_of(there).address().is_loopback())
+    return "";
   return fmt::format(
       "{} is a loopback address, by which only ranks of its own host reach {}: set "
       "RINGSIDE_INTERFACE there to a network interface that the other hosts reach",

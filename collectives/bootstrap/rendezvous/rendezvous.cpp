@@ -47,10 +47,12 @@ std::vector<tcp::endpoint> resolve_master(const RankInfo& rank_info, asio::io_co
 std::string loopback_hint(const RankInfo& rank_info, const std::vector<tcp::endpoint>& masters) {
   const auto first = masters.front().address();  // the others are loopback addresses, too, if it is
   if (rank_info.one_host || !first.is_loopback()) return "";
-  if (rank_info.rank == 0 && !names_loopback(rank_info.master_address)) return "";  // open_to_others()
+  if (rank_info.rank == 0 && !names_loopback(rank_info.master_address))
+    return "";  // open_to_others()
   const std::string text = first.to_string(), &name = rank_info.master_address;
   return fmt::format(
-      "MASTER_ADDR={}{} is a loopback address, which leads each host to itself. If the ranks run on "
+      "MASTER_ADDR={}{} is a loopback address, which leads each host to itself. If the ranks run "
+      "on "
       "several hosts, set MASTER_ADDR (or --master-addr) to the address of rank 0 in their network",
       name, name == text ? "" : fmt::format(" ({} on this host)", text));
 }

@@ -89,13 +89,14 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
                        const std::string& hint, const std::function<void()>& check) {
   error_code last = asio::error::in_progress;
   bool hinted = hint.empty();
+  // An address that leads nowhere must leave time for the others.
+  Seconds attempt = endpoints.size() == 1 ? longest_attempt : Seconds(1);
   for (auto pause = std::chrono::milliseconds(5);;
        pause = std::min(pause * 2, std::chrono::milliseconds(500))) {
-    for (auto left = static_cast<double>(endpoints.size()); const auto& endpoint : endpoints) {
+    for (const auto& endpoint : endpoints) {
       check();
       tcp::socket socket(io);
-      // One that leads nowhere must leave time for the next.
-      const Seconds patience = std::min(deadline.remaining() / left--, longest_attempt);
+      const Seconds patience = std::min(deadline.remaining(), attempt);
       const error_code error = try_to_connect(io, socket, endpoint, patience);
       if (!error && !is_connected_to_itself(socket)) return socket;
       // An attempt that only the deadline ends tells less than the attempt before it.
@@ -117,6 +118,7 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
                  last.message(), hint);
       hinted = true;
     }
+    attempt = std::min(attempt * 2, longest_attempt);
     run_until(io, Deadline::after(pause), [] { return false; });  // others may shake hands
   }
 }

@@ -44,8 +44,8 @@ boost::asio::ip::tcp::acceptor listen_at(boost::asio::io_context& io,
 
 // Connects to the first of `endpoints` that accepts, and repeats with growing pauses until the
 // deadline. Throws Error. `who` connects; `whom` begins the sentence about the other side. `hint`,
-// unless empty, says why it may not be there: after two seconds on stderr, and in the error. `check`
-// is called before each attempt: it may throw to end them.
+// unless empty, says why it may not be there: after two seconds on stderr, and in the error.
+// `check` is called before each attempt: it may throw to end them.
 boost::asio::ip::tcp::socket connect_to(
     boost::asio::io_context& io, const std::vector<boost::asio::ip::tcp::endpoint>& endpoints,
     const Deadline& deadline, const std::string& who, const std::string& whom,
