@@ -5,11 +5,12 @@
 #     part KIND NAME COMMAND...     adds a part
 #     run_parts                     runs the parts of all kinds, then names those that were left out
 #
-# Of each kind a fifth always runs. The others run until the budget is used: CI_BUDGET minutes from
-# the start of the script, 75 where it is not set, or none. A part that has begun ends. With each
-# commit another part of a kind is the first, so that none is left out for long.
+# Of each kind a fifth always runs, but of those in optional_kinds. The others run until the budget is
+# used: CI_BUDGET minutes from the start of the script, 75 where it is not set, or none. A part that
+# has begun ends. With each commit another part of a kind is the first, so that none is left out for
+# long; the parts of kinds_in_order come as they were added.
 
-kinds=()
+kinds=() optional_kinds="" kinds_in_order=""
 declare -A parts_of commands_of ran_of seconds_of
 
 part() {
@@ -20,10 +21,10 @@ part() {
   commands_of[$kind $name]=$*
 }
 
-# Whether the parts of this kind can run now. A kind that waits for a build has a function of its
-# own, can_run_KIND.
+# Whether the next part of this kind can run now. A kind that waits for a build has a function of its
+# own, can_run_KIND, which is given the part's name.
 can_run() {
-  if declare -F "can_run_$1" >/dev/null; then "can_run_$1"; fi
+  if declare -F "can_run_$1" >/dev/null; then "can_run_$1" "$(next_of "$1")"; fi
 }
 
 # The number of this commit, by which the order turns.
@@ -34,11 +35,15 @@ in_turn() {
   local names
   mapfile -t names <<<"${parts_of[$1]}"
   local first=$((turn % ${#names[@]}))
+  if [[ " $kinds_in_order " = *" $1 "* ]]; then first=0; fi
   printf '%s\n' "${names[@]:first}" "${names[@]:0:first}"
 }
 
+next_of() { in_turn "$1" | sed -n "$((${ran_of[$1]:-0} + 1))p"; }
 count_of() { grep -c . <<<"${parts_of[$1]}"; }
-always_of() { echo $((($(count_of "$1") + 4) / 5)); }
+always_of() {
+  if [[ " $optional_kinds " = *" $1 "* ]]; then echo 0; else echo $((($(count_of "$1") + 4) / 5)); fi
+}
 
 # Sets `next` to the kind of the next part: one that must still run, or else, while time is left, the
 # one of which the smallest share has run. "wait" if that kind cannot run yet, nothing at the end.
@@ -71,7 +76,7 @@ run_parts() {
   while choose_next && [ -n "$next" ]; do
     if [ "$next" = wait ]; then sleep 1 && continue; fi
     kind=$next
-    name=$(in_turn "$kind" | sed -n "$((${ran_of[$kind]:-0} + 1))p")
+    name=$(next_of "$kind")
     began=$SECONDS
     eval "${commands_of[$kind $name]}"
     ran_of[$kind]=$((${ran_of[$kind]:-0} + 1))
@@ -79,8 +84,8 @@ run_parts() {
     say "$kind, $name: $(minutes $((SECONDS - began)))"
   done
   for kind in "${kinds[@]}"; do
-    say "$kind: ${ran_of[$kind]} of $(count_of "$kind") parts in $(minutes "${seconds_of[$kind]}")"
-    name=$(in_turn "$kind" | tail -n +$((${ran_of[$kind]} + 1)) | paste -sd, | sed 's/,/, /g')
+    say "$kind: ${ran_of[$kind]:-0} of $(count_of "$kind") parts in $(minutes "${seconds_of[$kind]:-0}")"
+    name=$(in_turn "$kind" | tail -n +$((${ran_of[$kind]:-0} + 1)) | paste -sd, | sed 's/,/, /g')
     if [ -n "$name" ]; then
       say "left out, because $budget minutes (CI_BUDGET) are over: $kind: $name"
     fi

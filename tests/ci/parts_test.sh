@@ -8,11 +8,16 @@ run_with() (
   source tools/lib.sh
   source .ci/parts.sh
   turn_of_commit() { echo "$commit"; }
-  can_run_late() { [ $((++asked)) -gt 2 ]; }
+  can_run_late() { [ $((++asked)) -gt 2 ] && [[ $1 = l? ]]; }
   sleep() { :; }
   asked=0 started=$((SECONDS - 60 * $2)) program=ci
   for k in 1 2 3 4 5 6 7; do part proofs "p$k" "echo ran p$k"; done
   for k in 1 2 3 4 5; do part late "l$k" "echo ran l$k"; done
+  if [ -n "${more:-}" ]; then
+    optional_kinds=extra kinds_in_order="other sorted"
+    for k in 1 2; do part extra "x$k" "echo ran x$k"; done
+    for k in 1 2 3 4 5 6; do part sorted "s$k" "echo ran s$k"; done
+  fi
   CI_BUDGET=$1 run_parts
 )
 
@@ -39,6 +44,13 @@ ci: late: 1 of 5 parts in 0:00" "$(grep ' of ' <<<"$told")"
 
 commit=13
 expect "another commit begins with another part" "p7 p1 l4" "$(ran "$(run_with 20 90)")"
+
+more=yes
+told=$(run_with 20 90)
+expect "in order, and without what is optional" "p7 p1 s1 s2 l4" "$(ran "$told")"
+expect "an optional kind is left out whole" "ci: extra: 0 of 2 parts in 0:00
+ci: left out, because 20 minutes (CI_BUDGET) are over: extra: x2, x1" "$(grep extra <<<"$told")"
+more=
 
 told=$(run_with 0 1 2>&1) && exit 1
 expect "a wrong budget is refused" 'ci: expected CI_BUDGET in minutes, or none, got "0"' "$told"

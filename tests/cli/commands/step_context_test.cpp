@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/read_file.hpp"
