@@ -23,9 +23,7 @@ enum class DataType : std::uint8_t {
   int16,
   boolean
 };
-// Of booleans, which are 0 or 1, a sum is "or" and a product is "and". avg is the sum in the type,
-// divided once at the end: where the sum overflows it is an infinity, as of 60000 in fp16 on two
-// ranks (docs/collectives.md, "The bits of a mean").
+// Of booleans (0 or 1) a sum is "or", a product "and". avg divides the sum, which may overflow.
 enum class ReduceOp : std::uint8_t { sum, product, min, max, avg, bit_and, bit_or, bit_xor };
 
 std::size_t size_of(DataType type);  // bytes per element

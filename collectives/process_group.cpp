@@ -50,6 +50,8 @@ std::vector<std::size_t> begins_of(Collective collective, const ConstBlocks& buf
 }  // namespace
 
 struct ProcessGroup::State {
+  const OwnerProcess owner = {};
+
   State(std::unique_ptr<Backend> backend, AlgorithmSelection selection)
       : calls(std::move(backend)), algorithms(std::move(selection)) {}
 
@@ -210,7 +212,9 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend)
     : ProcessGroup(std::move(backend), AlgorithmSelection()) {}
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmSelection algorithms)
-    : state_(new State(std::move(backend), std::move(algorithms))) {}
+    : state_(new State(std::move(backend), std::move(algorithms)), [](State* state) {
+        if (state->owner.is_this()) delete state;
+      }) {}
 
 ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
 ProcessGroup& ProcessGroup::operator=(ProcessGroup&&) noexcept = default;

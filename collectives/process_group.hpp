@@ -5,17 +5,15 @@
 //     group.all_reduce(std::span(gradients), ReduceOp::avg);
 //     group.finish();
 //
-// Every rank must make the same calls in the same order. Results are the same on all ranks, bit for
-// bit. One thread at a time may use a group. When a call fails on any rank, the calls of all ranks
-// throw Error with the first cause within the timeout; afterwards the group cannot be used. A child
-// made by fork() cannot use it either: its calls throw Error (base/fork.hpp).
+// Every rank makes the same calls in the same order. Results are the same on all ranks, bit for
+// bit. One thread at a time may use a group, and no child made by fork(). When a call fails on any
+// rank, all ranks' calls throw Error with the first cause within the timeout, now and later.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "base/fork.hpp"
 #include "collectives/buffer.hpp"
 
 namespace ringside::collectives {
@@ -140,8 +138,7 @@ class ProcessGroup {
   ProcessGroup split(int color, int key = 0);
 
   // From the next call on, errors name each rank with its coordinates in a mesh of the whole job,
-  // "dp=2,tp=4", whose last axis varies fastest. New sub-groups do so too. No call may be under
-  // way.
+  // "dp=2,tp=4", whose last axis varies fastest. New sub-groups do too. No call may be under way.
   void set_mesh(std::string_view mesh);
 
   // From the next call on, makes calls on memory of a device (device_calls.hpp), here and in new
@@ -166,7 +163,7 @@ class ProcessGroup {
   void set_names(const RankNames& names);
 
   struct State;
-  std::unique_ptr<State, DeleteInOwner<State>> state_;
+  std::unique_ptr<State, void (*)(State*)> state_;  // not destroyed in a child made by fork()
 };
 
 }  // namespace ringside::collectives

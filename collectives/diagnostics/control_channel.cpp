@@ -133,8 +133,10 @@ void ControlChannel::tell_waits() noexcept {
       told.push_back({.rank = rank,
                       .waits_for = each,
                       .age_ms = static_cast<std::uint32_t>(age.count()),
-                      .hops = rank == self ? 0 : heard.hops + 1});
+                      .hops = rank == self ? 0 : heard.hops + 1,
+                      .number = rank == self ? board_->told_by_this_rank : heard.number});
   };
+  ++board_->told_by_this_rank;
   const auto waits = known_waits().reachable_from(self).waits();
   add(self, waits.at(self));
   for (const auto& [rank, waits_for] : waits)
@@ -227,11 +229,12 @@ void ControlChannel::accept_waits(int r, const std::string& text) {
   for (std::size_t i = 0, next; i < waits.size(); i = next) {
     const ToldWait& first = waits[i];
     WaitBoard::Told told{.at = Clock::now() - std::chrono::milliseconds(first.age_ms),
-                         .hops = first.hops};
+                         .hops = first.hops,
+                         .number = first.number};
     for (next = i; next < waits.size() && waits[next].rank == first.rank; ++next)
       told.waits_for.push_back(waits[next].waits_for);
     auto& known = board_->told[first.rank];
-    if (first.rank == self || told.at <= known.at) continue;
+    if (first.rank == self || told.number <= known.number) continue;
     // It does not wait any more for the rank that it told in this group.
     Position& position = peers_[r].position;
     if (first.rank == sender && !position.connects() &&

@@ -66,7 +66,7 @@ struct WaitBoard {
   struct Told {
     std::vector<int> waits_for = {};
     Clock::time_point at{};                   // when the rank told it
-    std::uint32_t hops = 0;                   // ranks that have passed it on
+    std::uint32_t hops = 0, number = 0;       // as in ToldWait
     std::optional<RankFailure> failure = {};  // why it has given up in some group
     Clock::time_point failed_at{};            // when this rank heard that
 
@@ -78,6 +78,7 @@ struct WaitBoard {
   std::mutex mutex;  // guards the rest, and the state of the channels
   std::vector<ControlChannel*> channels;
   std::map<int, Told> told;  // [rank]
+  std::uint32_t told_by_this_rank = 0;
 };
 
 class ControlChannel {

@@ -38,6 +38,7 @@ struct ToldWait {
   std::int32_t rank = 0, waits_for = 0;
   std::uint32_t age_ms = 0;  // since the waiting rank told it
   std::uint32_t hops = 0;    // ranks that have passed it on
+  std::uint32_t number = 0;  // how often the waiting rank has told: what comes round again is old
 };
 
 // Cuts a text that is too long.

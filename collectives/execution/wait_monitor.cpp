@@ -191,9 +191,7 @@ void WaitMonitor::time_out() {
   // In a call of all ranks, waits go round in a circle where a message is lost.
   const bool in_circle = awaited.recent() && numbers_ == Numbers::of_this_rank;
   if (awaited.elsewhere || in_circle || control_.failure_of(peer)) {
-    follow_beyond(peer, what_is_known);
-    wait_start_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(options_.timeout) +
-                  std::chrono::duration_cast<Clock::duration>(3 * Position::every);
+    follow_beyond(peer, positions, what_is_known);
     return;
   }
   std::string first;
@@ -206,23 +204,33 @@ void WaitMonitor::time_out() {
 }
 
 // `peer` is a rank of the job that waits in another group, or has failed there. Throws the cause
-// that some rank on the way from it tells, or names the rank at the end. If there is no end,
-// returns the first time: a wait that has just ended may seem to close a circle.
-void WaitMonitor::follow_beyond(int peer, const std::string& what_is_known) {
+// that some rank on the way from it tells, or names the rank at the end. Returns, and the wait goes
+// on, if that one connects with others, which has a deadline of its own, or if there is no end, the
+// first time: a wait that has just ended may seem to close a circle.
+void WaitMonitor::follow_beyond(int peer, const std::vector<Position>& positions,
+                                const std::string& what_is_known) {
   const WaitGraph beyond = control_.waits().reachable_from(peer);
-  const std::vector<int> ends = beyond.waits().empty() ? std::vector{peer} : beyond.ends();
+  std::vector<int> ends = beyond.waits().empty() ? std::vector{peer} : beyond.ends();
   std::set<int> passed(ends.begin(), ends.end());
   for (const auto& [each, awaited] : beyond.waits()) passed.insert(each);
   for (const int each : passed)
     if (const auto failure = control_.failure_of(each)) throw *failure;
+  const bool has_end = !ends.empty();
+  for (int r = 0; r < size(); ++r)
+    if (positions[r].recent() && positions[r].connects())
+      std::erase(ends, control_.names().in_job(r));
   if (!ends.empty())
     throw RankFailure(ends.front(),
                       fmt::format("{} {} not answer: stopped, stuck, or busy elsewhere; {}",
                                   names_of_job().enumerate(ends), ends.size() == 1 ? "does" : "do",
                                   what_is_known));
+  wait_start_ = Clock::now();
+  if (has_end) return;
   if (std::exchange(may_be_circle_, true))
     throw RankFailure(
         -1, fmt::format("{}; {}", circle_in_words(beyond.circle(), names_of_job()), what_is_known));
+  wait_start_ +=
+      std::chrono::duration_cast<Clock::duration>(3 * Position::every - options_.timeout);
 }
 
 // Follows who waits for whom, from this rank on, to the first rank that does not tell for whom it

@@ -106,7 +106,8 @@ class WaitMonitor {
   };
   Wait wait_at_fault(const std::vector<Position>& positions) const;
   std::vector<std::string> waits_elsewhere(const std::vector<Position>& positions) const;
-  void follow_beyond(int peer, const std::string& what_is_known);
+  void follow_beyond(int peer, const std::vector<Position>& positions,
+                     const std::string& what_is_known);
   std::string where() const;
   RankNames names_of_job() const { return RankNames({}, control_.names().mesh()); }
   std::string name_of_rank(int r) const { return control_.names()(r); }

@@ -199,16 +199,12 @@ std::string without_coordinates(const std::string& text) {
   return std::regex_search(text, found, named) ? found.str() : "";
 }
 
-}  // namespace
-
-namespace {
-
 // A sentence of a rank whose time was over, if it blames another rank than the one at `place`.
 std::string blames_another(const std::string& text, const std::string& place) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
     if (contains(line, "nothing came to rank") &&
-        !contains(line, fmt::format("ringside: rank 3 ({}) does not answer: ", place)))
+        !contains(line, fmt::format(": rank 3 ({}) does not answer: ", place)))
       return line;
   return "";
 }
