@@ -431,6 +431,14 @@ class Job {
 }  // namespace
 
 std::set<int> ranks_blamed_in(const std::string& sentence) {
+  // A circle blames each of its ranks: a message between two of them is lost.
+  if (sentence.starts_with("Ranks wait for each other in a circle: ")) {
+    std::set<int> ranks;
+    const std::string circle = sentence.substr(0, sentence.find(';'));
+    for (auto at = circle.find("rank "); at != std::string::npos; at = circle.find("rank ", at + 1))
+      ranks.insert(std::stoi(circle.substr(at + std::strlen("rank "))));
+    return ranks;
+  }
   // Who tells it, and who waits, is not blamed.
   std::size_t at = 0;
   for (const char* before : {"rank 0 refuses: ", "it is not ", "what listens there is not ",

@@ -8,6 +8,7 @@
 
 #include "base/random.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
+#include "collectives/transport/shm/announcement.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
