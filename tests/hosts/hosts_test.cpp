@@ -41,8 +41,8 @@ std::string launchers(const std::string& master) {
     export RINGSIDE_JOB_KEY=two-hosts RINGSIDE_CONNECT_TIMEOUT=${{CONNECT:-20}}
     launch_on() {{
       host=$1; shift
-      $host "${{knows[@]}}" "$names" {0} launch ${{restarts:-}} -n 2 --nnodes 2 --node-rank $NODE --master-addr '{1}' \
-        --master-port 29500 -- "$@"
+      $host "${{knows[@]}}" "$names" {0} launch ${{restarts:-}} -n 2 --nnodes 2 \
+        --node-rank $NODE --master-addr '{1}' --master-port 29500 -- "$@"
     }}
     on_a() {{ "$@"; }}
     a() {{ NODE=0 names=${{names_a:-}} launch_on on_a "$@"; echo "host a: $?"; }}
