@@ -1,6 +1,7 @@
 // The control channel: who hears what, over sockets and between threads.
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -107,6 +108,31 @@ TEST_CASE("a peer hears why a rank gives up, and that is the cause of all later 
             "the data file is empty (as rank 0 tells)");
     CHECK(failure_of([&] { channels[1]->explain(0, "End of file"); }) ==
           "the data file is empty (as rank 0 tells)");
+  }
+}
+
+// Rank 1 tells its wait once, and stops. Ranks 2 and 0 wait for it, directly or not, and go on to
+// tell each other what they have heard.
+TEST_CASE("the wait of a rank that is silent is forgotten, though others pass it on") {
+  const auto inboxes = make_control_inboxes(3);
+  std::vector<std::unique_ptr<ControlChannel>> channels;
+  for (const int rank : {0, 1, 2}) channels.push_back(make_threads_control_channel(inboxes, rank));
+  const auto tell = [&](int rank, int waits_for) {
+    channels[rank]->tell_position(
+        {.sequence = 1, .call = all_reduce_of(3), .waiting_for = waits_for, .made = {}});
+  };
+  tell(1, 0);
+  channels[0]->listen();
+  CHECK(channels[0]->waits().waits().contains(1));
+  for (const Deadline end = Deadline::after(Seconds(3)); !end.expired();) {
+    tell(0, 1);
+    tell(2, 0);
+    for (const int rank : {0, 2}) channels[rank]->listen();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  for (const int rank : {0, 2}) {
+    CHECK(!channels[rank]->waits().waits().contains(1));
+    CHECK(channels[rank]->waits().waits().contains(2 - rank));
   }
 }
 
