@@ -127,14 +127,14 @@ compile_jobs() {
 # count as relative ones, and debug information may name the folder of the first.
 export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
 
-# build PRESET [TARGET]: configures and builds. In CI a warning in the release build is an error.
+# build PRESET [TARGETS...]: configures and builds. In CI a warning in the release build is an error.
 # Sanitizer builds keep their warnings: GCC also warns about the checks that it adds itself.
 build() {
-  local preset=$1 target=${2:-all} strict=OFF
+  local preset=$1 targets=("${@:2}") strict=OFF
   if [ "${CI:-}" = true ] && [ "$preset" = release ]; then strict=ON; fi
   say "building ${preset} in build/${preset}"
   quietly "$preset-configure" cmake --preset "$preset" -DRINGSIDE_WARNINGS_AS_ERRORS=$strict
-  quietly "$preset-build" cmake --build --preset "$preset" --target "$target" \
+  quietly "$preset-build" cmake --build --preset "$preset" --target "${targets[@]:-all}" \
     --parallel "$(compile_jobs)"
 }
 
