@@ -244,8 +244,8 @@ TEST_CASE("ringside step reports wrong arguments") {
                  "the root of a broadcast on 4 ranks must be one of 0 to 3, not 4"));
   CHECK(contains(err({"all_reduce", "--root", "1"}), "all_reduce has no root: leave out --root"));
   CHECK(contains(err({"all_reduce", "-n", "0"}), "a number from 1 to 64 is expected, not 0"));
-  CHECK(contains(err({"all_reduce", "--json", "/nonexistent/file"}),
-                 "cannot write the figures to /nonexistent/file"));
+  CHECK(contains(err({"all_reduce", "--json", "/nowhere/file"}),
+                 "cannot write the figures to /nowhere/file"));
 }
 
 TEST_CASE("ringside prove proves every algorithm of the catalogue") {
