@@ -1,7 +1,6 @@
 // `ringside bench mesh`: every mesh of n ranks side by side: the time of a step, the bytes along
 // each axis and the memory of a rank, beside the formulas.
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,9 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "autograd/tensor/storage.hpp"
-#include "base/environment.hpp"
 #include "base/error.hpp"
-#include "cli/bench/training/prediction.hpp"
 #include "cli/bench/training/step_bench.hpp"
 #include "cli/bench/training/step_options.hpp"
 #include "cli/command.hpp"
@@ -26,7 +23,6 @@
 #include "cli/pictures/wrap.hpp"
 #include "ddp/bucketed.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
-#include "planning/simulation/simulation.hpp"
 #include "planning/simulation/step_formula.hpp"
 #include "training/mesh/mesh_plan.hpp"
 #include "training/mesh/mesh_strategy.hpp"
@@ -48,7 +44,6 @@ struct MeshArguments : StepArguments {
   std::string schedule = "1f1b";
   std::optional<std::int64_t> micro_batches;
   int stages_per_rank = 0;
-  bool predict = false;
   std::vector<std::string> meshes;  // empty: every one of pp, dp and tp
   ContextArguments context;
 };
@@ -189,22 +184,6 @@ MeshFigures measure(const MeshArguments& args, const training::MeshPlan& plan,
   return figures;
 }
 
-// Measures a step and, just before and after it, the rates from which it is simulated.
-Prediction predict(const MeshArguments& args, const training::MeshPlan& mesh, ProcessGroup& world,
-                   const std::function<double()>& measure_step) {
-  const planning::Model model = planning::model_from(args.config(), args.model);
-  const planning::Plan plan = planned(args, mesh, autograd::Device::cpu);
-  const MachineRates before = measure_rates(world, model, plan);
-  const double measured = measure_step();
-  const MachineRates rates = faster_of(before, measure_rates(world, model, plan));
-  // On a real link the cores that compute also move the bytes.
-  const double overlap = environment("RINGSIDE_LINK") ? 1 : 0;
-  const auto machine = machine_of(rates, world.size(), overlap);
-  planning::SimulationOptions options;
-  options.measured = stages_of(rates, model, plan);
-  return {mesh.shape.text(), rates, simulate(model, plan, machine, options).step, measured};
-}
-
 const Show mb = fixed(1, 1e-6);
 
 // The steps, with the memory of all pp coordinates together for JSON.
@@ -263,7 +242,7 @@ Table memory_of(const std::vector<MeshFigures>& all) {
 }
 
 BenchResult result_of(const MeshArguments& args, const std::vector<MeshFigures>& all,
-                      const std::vector<Prediction>& predictions, BenchRun run) {
+                      BenchRun run) {
   const std::string title =
       fmt::format("{}; {} along dp, {} along pp", run.title(), args.inner, args.schedule);
   run.batch *= run.ranks;
@@ -278,37 +257,19 @@ BenchResult result_of(const MeshArguments& args, const std::vector<MeshFigures>&
       steps_of(all).json(facts)};
   for (std::size_t i = 0; i < all.size(); ++i)
     result.figures[i]["memory"] = memory_of({all[i]}).json();
-  const Table predicted_table = prediction_table(predictions);
-  if (args.predict)
-    result.text +=
-        "\npredicted from rates of this machine, measured before and after: one micro-batch\n"
-        "through a block, embedding and head, clip and AdamW, latency and bandwidth of a\n"
-        "call\n" +
-        predicted_table.text();
-  const Json predicted = predicted_table.json();
-  for (std::size_t i = 0; i < predicted.size(); ++i) result.figures[i].update(predicted[i]);
   return result;
 }
 
 void bench_as_rank(const MeshArguments& args, ProcessGroup& world) {
   std::vector<MeshFigures> all;
-  std::vector<Prediction> predictions;
   const Meshes meshes = meshes_of(args, world.size());
   for (const training::MeshPlan& plan : meshes.plans) {
-    const auto measure_step = [&] {
-      all.push_back(measure(args, plan, world));
-      return all.back().step.step_seconds;
-    };
-    if (args.predict)
-      predictions.push_back(predict(args, plan, world, measure_step));
-    else
-      measure_step();
+    all.push_back(measure(args, plan, world));
     require_equal_losses(
         {{all.front().plan.shape.text(), all.front().loss}, {plan.shape.text(), all.back().loss}});
   }
   if (world.rank() != 0) return;
-  BenchResult result =
-      result_of(args, all, predictions, describe_run(args, args.device.name, &world));
+  BenchResult result = result_of(args, all, describe_run(args, args.device.name, &world));
   for (const std::string& mesh : meshes.left_out) result.text += wrap(mesh, 80) + "\n";
   write_results({result}, args.json);
 }
@@ -323,8 +284,6 @@ std::vector<planning::RankMemory> memory_of_meshes(const MeshArguments& args, in
 }
 
 void bench_mesh(const MeshArguments& args) {
-  refuse_if(args.predict && args.device.name != "cpu",
-            "--predict measures the rates of the CPU: leave out --device");
   run_on_step_ranks(
       args,
       [&](int ranks, autograd::Device device) { return memory_of_meshes(args, ranks, device); },
@@ -360,8 +319,6 @@ void add_bench_mesh_command(CLI::App& bench) {
          "Pipeline stages on each pp rank, with --schedule interleaved, looped_bfs or "
          "interleaved_zb [2]",
          at_least_one("stage"));
-  option.flag("--predict", args.predict,
-              "Also simulate each mesh with rates measured here: predicted beside measured");
 }
 
 }  // namespace ringside::cli

@@ -89,12 +89,6 @@ TEST_CASE("bench mesh --device: the same bytes and memory on a device") {
     for (const char* axis : {"tp", "dp", "pp"}) check_bytes(row, axis);
     check_memory(row, row["mesh"] == "pp=2" ? 2 : 1);
   }
-  const Outcome predicted = run_program(
-      {ringside_binary, "bench", "mesh", "-n", "2", "--predict", "--device", "emulated"});
-  CHECK(predicted.exit_code == 2);
-  CHECK(predicted.err ==
-        "ringside: --predict measures the rates of the CPU: leave out --device\n"
-        "Try: ringside bench --help\n");
 }
 
 TEST_CASE("bench mesh: bytes along each axis with shorter stages and divided sequences") {
@@ -125,21 +119,4 @@ TEST_CASE("bench mesh leaves out meshes that cannot divide the model, and says w
   CHECK(bench.rows[0]["mesh"] == "dp=3");
   CHECK(bench.rows[1]["mesh"] == "pp=3");
   CHECK(contains(bench.table, "tp=3 is left out: "));
-}
-
-TEST_CASE(
-    "bench mesh --predict: a simulated step from rates of this machine beside the measured one") {
-  const BenchOutcome bench = bench_mesh({"-n", "2", "--batch", "2", "--predict"});
-  REQUIRE(bench.rows.size() == 3);
-  CHECK(contains(bench.table, "predicted from rates of this machine"));
-  for (const auto& row : bench.rows) {
-    CAPTURE(row["mesh"]);
-    for (const char* rate : {"products_gflops", "update_gbps", "latency_us", "bandwidth_gbps"})
-      CHECK(row[rate] > 0);
-    CHECK(row["predicted_step_ms"] > 0);
-    CHECK(row["predicted_over_measured"].get<double>() ==
-          doctest::Approx(row["predicted_step_ms"].get<double>() / row["step_ms"].get<double>()));
-  }
-  const BenchOutcome zero = bench_mesh({"-n", "2", "--predict", "--parallel", "zero3"});
-  CHECK(zero.rows[0]["predicted_step_ms"] > 0);
 }
