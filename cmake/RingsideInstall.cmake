@@ -1,4 +1,4 @@
-# `cmake --install`: the program, the libraries and their headers, so that another project says
+# `cmake --install`: the programs, the libraries and their headers, so that another project says
 #
 #     find_package(Ringside REQUIRED)
 #     target_link_libraries(assignment PRIVATE ringside::ddp)      # or any other folder's library
@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 get_property(installed GLOBAL PROPERTY RINGSIDE_LIBRARIES)
-list(REMOVE_ITEM installed ringside_cli_launcher ringside_cli_pictures ringside_cli_bench ringside_cli_commands ringside_library_backends ringside_simulation ringside_judge)  # the program's own
+list(REMOVE_ITEM installed ringside_cli_launcher ringside_cli_pictures ringside_cli_options ringside_cli_program ringside_cli_commands ringside_bench ringside_library_backends ringside_simulation ringside_judge)  # the programs' own
 foreach(library ${installed})
   string(REPLACE "ringside_" "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
@@ -19,7 +19,7 @@ if(RINGSIDE_HAS_CUDA)
   list(APPEND installed ringside_cuda_kernels ringside_cuda_autograd_kernels)
 endif()
 
-install(TARGETS ringside ${installed} ringside_options ringside_c EXPORT RingsideTargets)
+install(TARGETS ringside ringside-bench ringside-lab ${installed} ringside_options ringside_c EXPORT RingsideTargets)
 install(FILES collectives/c_interface/ringside.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(collectives/c_interface/ringside.pc.in ${PROJECT_BINARY_DIR}/ringside.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ringside.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

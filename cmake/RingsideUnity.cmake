@@ -27,7 +27,6 @@ set(stand_alone
 # some of planning/, but not transformer/, which others of planning/ use.
 list(APPEND stand_alone
   autograd/ops/reduce.cpp
-  cli/commands/account.cpp
   cli/pictures/lanes.cpp
   cli/pictures/player/player_data.cpp
   collectives/bootstrap/rendezvous/mesh.cpp
@@ -36,9 +35,10 @@ list(APPEND stand_alone
   collectives/exchange/network.cpp
   collectives/simulation/fiber.cpp
   exercises/judge/ddp/order_of_calls.cpp
+  lab/commands/account.cpp
   tests/autograd/engine/deferred_gradients_test.cpp
   tests/autograd/ops/ops_test.cpp
-  tests/cli/bench/train_test.cpp
+  tests/bench/train_test.cpp
   tests/cli/commands/step_prove_test.cpp
   tests/cli/pictures/player_test.cpp
   tests/cli/pictures/schedule_picture_test.cpp

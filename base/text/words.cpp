@@ -68,4 +68,13 @@ std::string ranks_in_words(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + enumerate(runs);
 }
 
+std::string for_shell(const std::string& word) {
+  constexpr const char* plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 }  // namespace ringside

@@ -17,4 +17,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 // "rank 3", "ranks 0 and 2", "ranks 0 to 5 and 8". `ranks` is ascending and not empty.
 std::string ranks_in_words(const std::vector<int>& ranks);
 
+// One word of a shell's command line, quoted where it needs to be.
+std::string for_shell(const std::string& word);
+
 }  // namespace ringside

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/numbers.hpp"

@@ -10,11 +10,11 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
-#include "cli/command.hpp"
-#include "cli/commands/options/option_checks.hpp"
-#include "cli/commands/options/options.hpp"
-#include "cli/commands/options/rank_options.hpp"
-#include "cli/commands/train/device_option.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/device_option.hpp"
+#include "cli/options/option_checks.hpp"
+#include "cli/options/options.hpp"
+#include "cli/options/rank_options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"

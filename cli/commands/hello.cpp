@@ -3,9 +3,9 @@
 #include <thread>
 
 #include "base/random.hpp"
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
-#include "cli/commands/options/rank_options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
+#include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/process_group.hpp"
 

@@ -1,9 +1,9 @@
 // `ringside launch -n 4 -- PROGRAM ARGS`: starts any program as the ranks of a job.
 
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
-#include "cli/commands/options/rank_options.hpp"
 #include "cli/launcher/launcher.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
+#include "cli/options/rank_options.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -1,7 +1,7 @@
 // `ringside postmortem DIR`: reads the flight records of a failed job.
 
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "collectives/diagnostics/flight_recorder.hpp"
 
 namespace ringside::cli {

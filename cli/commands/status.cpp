@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
 #include "cli/launcher/running_ranks.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "collectives/diagnostics/live_view.hpp"
 

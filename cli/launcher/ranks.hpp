@@ -3,7 +3,7 @@
 // torchrun, mpirun, srun), of which this process is one.
 //
 //   RanksOption ranks;
-//   add_ranks_option(command, ranks);  // commands/options/rank_options.hpp
+//   add_ranks_option(command, ranks);  // options/rank_options.hpp
 //   add_backend_option(command, ranks.backend);
 //   ...
 //   run_on_ranks(ranks, [&](collectives::ProcessGroup& group, int ranks_here) {

@@ -47,22 +47,25 @@ def load():
 
 # ---- Programs
 
+FOLDERS = {"ringside": "cli", "ringside-bench": "bench"}
+
+
 class Build:
     """Makes programs that differ from the build's in a few files."""
 
     def __init__(self, folder):
         self.folder = Path(folder).resolve()
-        if not (self.folder / "bin/ringside").exists():
-            sys.exit(f"{folder}/bin/ringside is missing: build the target ringside there, or name a build with --build")
+        for name in FOLDERS:
+            if not (self.folder / "bin" / name).exists():
+                sys.exit(f"{folder}/bin/{name} is missing: build the target {name} there, or name a build with --build")
         commands = json.loads((self.folder / "compile_commands.json").read_text())
         self.compile = {os.path.relpath(each["file"], ROOT): shlex.split(each["command"]) for each in commands}
-        self.link = self.link_command()
 
-    def link_command(self):
-        recipe = self.folder / "cli/CMakeFiles/ringside.dir/link.txt"  # of Makefiles
+    def link_command(self, name):
+        recipe = self.folder / FOLDERS[name] / f"CMakeFiles/{name}.dir/link.txt"  # of Makefiles
         if recipe.exists():
             return [os.path.join("..", each) if each.endswith((".a", ".o")) else each for each in shlex.split(recipe.read_text())]
-        told = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "bin/ringside"], capture_output=True, text=True, check=True)
+        told = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", f"bin/{name}"], capture_output=True, text=True, check=True)
         return [each for each in shlex.split(told.stdout.strip().split("\n")[-1]) if each not in (":", "&&")]
 
     def place_of(self, *contents):
@@ -70,17 +73,18 @@ class Build:
         stamp = str(os.stat(self.folder / "bin/ringside").st_mtime_ns) + (HERE / "observe.hpp").read_text()
         return self.folder / "clinic" / hashlib.sha256(json.dumps([*contents, stamp]).encode()).hexdigest()[:16]
 
-    def program(self, edits):
-        """The path of ringside with these edits; compiled only if it is not there yet."""
+    def program(self, edits, name="ringside"):
+        """The path of this program with these edits; compiled only if it is not there yet."""
         if not edits:
-            return self.folder / "bin/ringside"
+            return self.folder / "bin" / name
         texts = edited(edits)
-        made = self.place_of("program", texts) / "ringside"
+        made = self.place_of("program", texts) / name
         if made.exists():
             return made
-        objects = [str(self.object_of(file, texts)) for file in self.sources(texts)]
-        cut_at = next(i for i, each in enumerate(self.link) if each.endswith(".a"))
-        link = self.link[:cut_at] + objects + self.link[cut_at:]
+        link = self.link_command(name)
+        objects = [str(self.object_of(file, texts)) for file in self.sources(texts, link)]
+        cut_at = next(i for i, each in enumerate(link) if each.endswith(".a"))
+        link[cut_at:cut_at] = objects
         made.parent.mkdir(parents=True, exist_ok=True)
         link[link.index("-o") + 1] = str(made) + ".part"
         self.run(link)
@@ -97,12 +101,15 @@ class Build:
             (work / "part.o").rename(work / "object.o")
         return work / "object.o"
 
-    def sources(self, texts):
-        """The edited sources, and those that include an edited header."""
+    def sources(self, texts, link):
+        """The edited sources, and those of the linked libraries that include an edited header."""
         headers = [f'#include "{file}"' for file in texts if file.endswith(".hpp")]
         users = [file for file in self.compile if headers and not file.startswith(("tests/", "exercises/"))
-                 and (ROOT / file).exists() and any(each in (ROOT / file).read_text() for each in headers)]
+                 and f"lib{self.target_of(file)}.a" in map(os.path.basename, link) and (ROOT / file).exists() and any(each in (ROOT / file).read_text() for each in headers)]
         return dict.fromkeys([file for file in texts if file.endswith(".cpp")] + users)
+
+    def target_of(self, file):
+        return re.search(r"/CMakeFiles/([^/]+)\.dir/", " ".join(self.compile[file]))[1]
 
     def compile_command(self, file, work, output):
         own = work / "source" / file
@@ -162,6 +169,8 @@ def patient(build, bug, sick=True, called=None):
         output(folder / "output", [*plain, program], environment)
         return folder
     program = build.program(edits)
+    if any(command.startswith("bench") for command in [bug["run"], *bug["also"]]):
+        build.program(edits, "ringside-bench")  # beside ringside, which runs it
     for number, command in enumerate([bug["run"], *bug["also"]]):
         more = ["--trace", str(folder / "trace.json"), "--trace-steps", "1-4"] if number == 0 and command.startswith("train") else []
         of_this = environment if number == 0 else {key: value for key, value in environment.items() if key != "RINGSIDE_CLINIC"}

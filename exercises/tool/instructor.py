@@ -50,6 +50,7 @@ import own
 import slides as decks
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ["ringside", "ringside-bench", "ringside-lab"]  # ringside runs the others for their commands, which handouts type
 FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "planning", "transformer"]
 
 
@@ -61,7 +62,7 @@ def built_kit(build):
     for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DRINGSIDE_NATIVE=OFF",
                      "-DRINGSIDE_CUDA=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_Gloo=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON",
                      "-DBUILD_TESTING=OFF", *(["-GNinja"] if shutil.which("ninja") else [])],
-                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", "ringside"]):
+                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", *PROGRAMS]):
         if command[1] == "-S" and (build / "CMakeCache.txt").exists():
             continue
         done = subprocess.run(command, capture_output=True, text=True)
@@ -101,7 +102,8 @@ def export(args):
     for path in kit.libraries:
         copy(path, hidden / "lib" / Path(path).name)
     copy(kit.program, hidden / "ringside-judge", 0o755)
-    copy(kit.ringside, hidden / "ringside", 0o755)  # ./exercise ringside
+    for name in PROGRAMS:  # ./exercise ringside
+        copy(Path(kit.ringside).with_name(name), hidden / name, 0o755)
     if any(kits.trains(kit, each) for each in chosen):
         for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/group_division"):
             name = f"training/{name}.hpp"

@@ -2,7 +2,8 @@
 
     selftest.py KIT anchors        every text that exercise.json names occurs once in the reference, and every edit of the clinic; there are three wrong answers
                                    and three variants; what a handout refuses in words has a test; hints keep to the terms of docs/glossary.md in both languages
-    selftest.py KIT exported       two exports are equal, without model answers, and every starter in them is "not written"
+    selftest.py KIT exported       two exports are equal, without model answers; every starter in them is "not written", and every line
+                                   `./exercise ringside ...` of their handouts runs
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp, and its verdict has the forms of `formats`
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
@@ -698,6 +699,7 @@ def exported(kit, exercise):
                 kits.compile_strategy(kits.Kit(course / ".ringside/kit.json"), exercise, folder, folder)
             except kits.Broken as broken:
                 yield f"`./exercise train` with the reference in the export: {broken.status}: {broken.says[0]}"
+    yield from typed(course, exercise)
     entries = json.loads((course / ".vscode/launch.json").read_text())["configurations"]
     entry = next(each for each in entries if each["name"].startswith(exercise["id"]))
     inside = lambda text: text.replace("${workspaceFolder}", str(course))
@@ -706,6 +708,22 @@ def exported(kit, exercise):
     seen = Path(inside(entry["args"][-1]), "0.json")
     if not seen.exists() or "is not yet written" not in seen.read_text():
         yield f"the debugger's entry {entry['name']} does not reach the starter"
+
+
+def typed(course, exercise):
+    """Types the lines `./exercise ringside ...` of the handout in this export, with one step or one sample."""
+    page = (course / exercise["id"] / "handout.en.md").read_text().replace("\\\n", " ")
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        for variables, line in re.findall(r"^ {4}((?:\w+=\S+ )*)\./exercise ringside ([^|\n]+)", page, re.M):
+            words = re.sub(r"--steps \d+", "--steps 1", line).split()
+            if words[0] == "postmortem":
+                continue  # of a job that the reader stops
+            if words[0] == "bench" and "--steps" not in words and words[1] != "kernels":
+                words += ["--steps" if words[1] in ("train", "ddp", "zero", "mesh") else "--repeat", "1"]
+            done = subprocess.run([course / "exercise", "ringside", *words], cwd=folder, capture_output=True, text=True, timeout=120,
+                                  env={**os.environ, **dict(each.split("=", 1) for each in variables.split())})
+            if done.returncode != 0:
+                yield f"`./exercise ringside {' '.join(words)}` in the export: {done.stderr.strip()}"
 
 
 def debugger(kit, exercise):

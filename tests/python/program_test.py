@@ -85,6 +85,7 @@ def test_errors_are_the_sentences_of_the_program():
     error = error_of(lambda: ringside.prove(algorithm="none.json"))
     assert "cannot read the algorithm none.json" in str(error)
     assert "Usage: ringside step" in pydoc.render_doc(ringside.step)
+    assert "Usage: ringside account" in pydoc.render_doc(ringside.account)  # of another program
 
 
 def with_environment(call, **variables):

@@ -1,4 +1,4 @@
-// The time of MPI_Allreduce, measured as `ringside bench all_reduce` measures (cli/bench/): a
+// The time of MPI_Allreduce, measured as `ringside bench all_reduce` measures (bench/): a
 // program of its own, because a process can load only one MPI.
 //
 //     mpirun -n 4 ./mpi_all_reduce 64000 1000000
@@ -95,7 +95,7 @@ static void measure(int bytes) {
   if (rank == 0) printf("%d %.3f %d\n", bytes, time * 1e6, wrong), fflush(stdout);
 }
 
-// Ranks that outnumber the cores are bound to them in equal numbers (cli/bench/own_core.hpp).
+// Ranks that outnumber the cores are bound to them in equal numbers (bench/own_core.hpp).
 static void bind_to_own_core(void) {
   cpu_set_t all, own;
   if (sched_getaffinity(0, sizeof all, &all) != 0 || ranks <= CPU_COUNT(&all)) return;

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/pipeline/pipeline_proof.hpp"
 #include "cli/pictures/schedule/proof.hpp"

@@ -9,9 +9,9 @@
 #include <fmt/ranges.h>
 
 #include "base/text/words.hpp"
-#include "cli/command.hpp"
-#include "cli/commands/options/algorithm_name.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/algorithm_name.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "collectives/algorithms/catalogue.hpp"

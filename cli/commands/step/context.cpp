@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "cli/command.hpp"
-#include "cli/commands/options/option_checks.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/option_checks.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/schedule/context_picture.hpp"
 #include "cli/pictures/text_file.hpp"

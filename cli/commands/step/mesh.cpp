@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "parallel/mesh_shape.hpp"

@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "cli/command.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/pipeline/pipeline_picture.hpp"

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/command.hpp"
-#include "cli/commands/options/algorithm_name.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/algorithm_name.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/player/player_data.hpp"
 #include "cli/pictures/player/player_page.hpp"

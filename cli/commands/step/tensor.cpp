@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/command.hpp"
-#include "cli/commands/options/option_checks.hpp"
-#include "cli/commands/options/options.hpp"
+#include "cli/options/command.hpp"
+#include "cli/options/option_checks.hpp"
+#include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/schedule/tensor_block.hpp"
 

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/environment.hpp"
+#include "base/text/words.hpp"
 #include "cli/launcher/ranks.hpp"
 
 namespace ringside::cli {
@@ -23,15 +24,6 @@ const std::set<std::string> left_out = {
     "balance",       "vocabulary", "init",      "resume",
     "tied-head",     "save",       "tokenizer", "overwrite",
     "accept-changes"};
-
-std::string for_shell(const std::string& word) {
-  constexpr const char* plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 // How this program is called from here: by its name if PATH leads to it, else by its path, which is
 // shorter from a folder above it.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/commands/options/cli11_names.hpp"
+#include "cli/options/cli11_names.hpp"
 
 namespace ringside::cli {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "autograd/kernels/matrix_libraries.hpp"
-#include "cli/commands/train/device_option.hpp"
+#include "cli/options/device_option.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "training/strategies/parallel_strategies.hpp"

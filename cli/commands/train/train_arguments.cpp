@@ -5,10 +5,8 @@
 #include <numeric>
 #include <thread>
 
-#include <CLI/CLI.hpp>
-
-#include "cli/commands/options/option_checks.hpp"
 #include "cli/launcher/exit.hpp"
+#include "cli/options/option_checks.hpp"
 #include "planning/plan.hpp"
 #include "training/mesh/group_division.hpp"
 #include "training/run_options.hpp"
@@ -297,24 +295,6 @@ void require_elastic(const TrainArguments& args, const std::pair<int, int>& size
 }
 
 }  // namespace
-
-CLI::Validator strategy_name(std::vector<std::string> names,
-                             std::map<std::string, std::string> also_called) {
-  const auto lossy = training::lossy_strategy_names();
-  names.insert(names.end(), lossy.begin(), lossy.end());
-  const auto known = one_of(std::move(names), std::move(also_called));
-  const auto check = [known](std::string& text) -> std::string {
-    if (training::is_strategy_library(text)) return "";
-    if (!training::is_lossy(text)) return known(text);
-    try {
-      training::find_strategy(text);
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-  };
-  return CLI::Validator(check, "");
-}
 
 TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine,
                        const std::optional<std::pair<int, int>>& elastic) {

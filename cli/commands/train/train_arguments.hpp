@@ -2,18 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cli/commands/options/cli11_names.hpp"
-#include "cli/commands/options/context_options.hpp"
-#include "cli/commands/train/device_option.hpp"
 #include "cli/commands/train/training_plan.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/options/context_options.hpp"
+#include "cli/options/device_option.hpp"
 
 namespace ringside::cli {
 
@@ -33,10 +31,6 @@ struct TrainArguments {
 
   bool has(const std::string& option) const { return given.contains(option); }
 };
-
-// Refuses what is not one of these strategies, one that sends fewer bytes, or one of your own.
-CLI::Validator strategy_name(std::vector<std::string> names,
-                             std::map<std::string, std::string> also_called = {});
 
 // The plan for so many ranks. `elastic`: between which sizes an elastic run stays. Throws
 // UsageError if the arguments contradict each other, and Error if a checkpoint or a tokenizer does

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/commands/train/device_option.hpp"
+#include "cli/options/device_option.hpp"
 #include "cli/pictures/report/recording.hpp"
 #include "training/plan.hpp"
 #include "training/same_options.hpp"

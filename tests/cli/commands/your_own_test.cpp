@@ -148,7 +148,7 @@ TEST_CASE("what step --json writes of any algorithm is a file that --algorithm r
 
 TEST_CASE("docs/your_own.md shows the plugin that the tests of bench build") {
   CHECK(block_of("your_own.md", "cpp") ==
-        read_file(std::string(RINGSIDE_DOCS) + "/../tests/cli/bench/star.cpp"));
+        read_file(std::string(RINGSIDE_DOCS) + "/../tests/bench/star.cpp"));
 }
 
 TEST_CASE("synthesize: found with its file, none, and a wrong question") {

@@ -1,5 +1,5 @@
 // Gloo behind the Backend seam, against plain sums. (MPI's ranks need mpirun; they are tested in
-// tests/cli/bench/collectives_test.cpp.)
+// tests/bench/collectives_test.cpp.)
 #include <fmt/format.h>
 
 #include "collectives/backends/library_backends.hpp"

@@ -75,6 +75,7 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
   const fs::path build = folder.path / "build", bare = folder.path / "bare",
                  archive = bare / "ringside-gpu-check", out = folder.path / "out";
   copy_with_runpath(ringside_binary, build / "bin" / "ringside");
+  copy_with_runpath(ringside_binary + "-bench", build / "bin" / "ringside-bench");
   copy_with_runpath(STANDIN_TENSORS_TEST, build / "tests" / "test_device_cuda");
   const auto packed = run_program({RINGSIDE_GPU_CHECK, "--pack", "--binaries", build.string(),
                                    "--out", (folder.path / "pack").string()},

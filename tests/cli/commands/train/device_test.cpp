@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "base/read_file.hpp"
-#include "cli/commands/train/device_option.hpp"
+#include "cli/options/device_option.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/run_threads.hpp"

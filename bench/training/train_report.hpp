@@ -1,0 +1,37 @@
+// The figures of `ringside bench train` as a table, as JSON and as a drawing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autograd/kernels/matrix_libraries.hpp"
+#include "autograd/kernels/profile.hpp"
+#include "bench/training/step_options.hpp"
+
+namespace ringside::cli {
+
+// The figures for one number of threads. Times are medians over the steps.
+struct TrainFigures {
+  BenchRun run;
+  autograd::MatrixLibraries libraries;  // of the CPU
+  std::vector<autograd::OpTime> ops;
+  double step_seconds = 0;
+  double gemm_seconds = 0;    // in matrix products during the step; 0: unknown
+  double alone_seconds = 0;   // the step's matrix products alone, one after the other
+  double flops = 0;           // of these products
+  double tensor_bytes = 0;    // the peak in tensors
+  double resident_bytes = 0;  // the process's peak during the first steps; 0: unknown
+
+  double tokens_per_second() const {
+    return static_cast<double>(run.batch * run.sequence) / step_seconds;
+  }
+  double ratio() const { return step_seconds / alone_seconds; }
+};
+
+BenchResult result_of(const TrainFigures& figures);
+
+// An SVG with a bar for each op, forward then backward, the longest op first. Readable on a light
+// and a dark background.
+std::string train_plot(const std::vector<TrainFigures>& all);
+
+}  // namespace ringside::cli

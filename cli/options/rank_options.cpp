@@ -1,0 +1,105 @@
+#include "cli/options/rank_options.hpp"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "cli/launcher/exit.hpp"
+#include "cli/options/options.hpp"
+#include "collectives/selection/algorithm_selection.hpp"
+#include "collectives/transport/link.hpp"
+
+namespace ringside::cli {
+namespace {
+
+constexpr const char* backends_in_words =
+    "How ranks communicate. tcp and shm: each rank is a process; threads: the ranks are threads of "
+    "one process; auto: shm on one host, tcp on several";
+
+CLI::Validator one_of_the_backends() {
+  const auto among = one_of({"auto", "tcp", "shm", "threads"});
+  const auto check = [among](std::string value) {
+    const std::string error = among(value);
+    if (error.empty() || (value != "cuda_ipc" && value != "nccl")) return error;
+    return fmt::format("{}; between GPUs gradients go over --device-backend {}", error, value);
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace
+
+void add_ranks_option(const Options& option, RanksOption& ranks) {
+  option("-n,--ranks N", ranks.count,
+         fmt::format("Number of ranks: processes on this machine [under an outer "
+                     "launcher: its number; else {}]",
+                     ranks.otherwise),
+         at_least_one("rank"));
+}
+
+void add_elastic_options(const Options& option, LaunchOptions& launch) {
+  option.command()
+      .add_option_function<std::string>(
+          "--elastic", [&launch](const std::string& text) { launch.elastic = parse_elastic(text); },
+          "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
+          "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)")
+      ->type_name("MIN:MAX")
+      ->check(parsed_by([](const std::string& text) { parse_elastic(text); }));
+  option("--restarts N", launch.restarts,
+         "With --elastic, processes that may take the place of lost ranks [10]; else how "
+         "often all ranks start again after a failure, from the last checkpoint if there "
+         "is one [0]",
+         not_negative());
+}
+
+std::optional<int> ranks_or_elastic(std::optional<int> ranks,
+                                    const std::optional<Elastic>& elastic) {
+  if (!elastic) return ranks;
+  if (ranks && *ranks != elastic->largest)
+    throw UsageError(fmt::format("-n {} and --elastic {}:{} contradict each other: leave out -n",
+                                 *ranks, elastic->smallest, elastic->largest));
+  return elastic->largest;
+}
+
+void add_backend_option(const Options& option, std::string& backend) {
+  option("--backend NAME", backend, backends_in_words, one_of_the_backends())
+      ->capture_default_str();
+}
+
+void add_backends_option(const Options& option, std::vector<std::string>& backends) {
+  option("--backend NAME,...", backends,
+         fmt::format("{}. Several backends take turns", backends_in_words), one_of_the_backends())
+      ->capture_default_str();
+}
+
+void add_link_option(const Options& option) {
+  const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
+  option.command()
+      .add_option_function<std::string>("--link", keep,
+                                        "Emulate a slower network, for example 1Gbps,50us: the "
+                                        "bandwidth of each rank's link, each way, and the latency "
+                                        "of a message [RINGSIDE_LINK, else none]")
+      ->type_name("RATE,LATENCY")
+      ->check(parsed_by(collectives::parse_link));
+}
+
+void add_algorithm_option(const Options& option) {
+  const auto keep = [](const std::string& text) {
+    ::setenv("RINGSIDE_ALGORITHM", text.c_str(), 1);
+  };
+  option.command()
+      .add_option_function<std::string>("--algorithm", keep,
+                                        "Force algorithms: all_reduce=halving_doubling, or a file, "
+                                        "such as my.json [RINGSIDE_ALGORITHM, else by calibration]")
+      ->type_name("NAME,...")
+      ->check(
+          parsed_by([](const std::string& text) { collectives::AlgorithmSelection check(text); }));
+}
+
+void add_memory_limit(const Options& option, std::optional<double>& gigabytes) {
+  option("--memory-limit GB", gigabytes,
+         "Refuse to start if this machine needs more memory, in 10^9 bytes; 0: do not "
+         "check [the available memory]",
+         not_negative());
+}
+
+}  // namespace ringside::cli

@@ -1,0 +1,22 @@
+// The other programs that `ringside` runs (program.hpp). They stand in its folder.
+#pragma once
+
+#include <string>
+
+#include "cli/options/cli11_names.hpp"
+#include "cli/program/reference.hpp"
+
+namespace ringside::cli {
+
+// Replaces this process by that program, with the same arguments. Throws Error with the target to
+// build if it is not there.
+[[noreturn]] void become_program(const std::string& program);
+
+// A command that another program has, as that program's own help tells it. Where the program is not
+// built, or does not tell it, the description says what to build.
+CommandText command_of(const std::string& program, const std::string& command);
+
+// Writes the first line of each such command into the list of `ringside`'s commands, for its help.
+void describe_other_commands(CLI::App& ringside);
+
+}  // namespace ringside::cli

@@ -1,0 +1,159 @@
+// `ringside bench ddp`: calls, bytes and exposed time of each strategy, its page and its picture.
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "base/read_file.hpp"
+#include "bench/training/ddp_report.hpp"
+#include "tests/bench/run_bench.hpp"
+#include "tests/cli/pictures/report/markup.hpp"
+#include "tests/transformer/temporary_directory.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+using nlohmann::json;
+using tests::what_is_malformed;
+
+namespace {
+
+// On two ranks, with short sequences.
+BenchOutcome bench_ddp(std::vector<std::string> options) {
+  options.insert(options.end(), {"-n", "2", "--batch", "1", "--sequence", "16"});
+  return run_bench("ddp", options);
+}
+
+}  // namespace
+
+TEST_CASE("the report of bench ddp shows predicted and measured time by bucket size") {
+  using namespace ringside::cli;
+  // The last of the buckets is ready when backward ends: exposed are 150 us and 1 ns for each byte.
+  const DdpFigures figures{
+      .run = {.model = "lab", .dtype = "fp32", .parameters = 22'750'000},
+      .rows = {{{"none", {}, 0}, {.step_seconds = 0.1}},
+               {{"flat", {}, 0}, {.step_seconds = 0.2, .calls = 1}},
+               {{"bucketed", 10, 0},
+                {.step_seconds = 0.111, .exposed_seconds = 0.009, .calls = 12}},
+               {{"bucketed", 1000, 0},
+                {.step_seconds = 0.098, .exposed_seconds = 0.09, .calls = 1}}},
+      .forecast = {.sizes = {{5, {{91e6, 0.02}}}, {10, {{5e6, 0.02}}}, {1000, {{60e6, 0.02}}}},
+                   .backward = 0.02,
+                   .all_reduces = {},
+                   .model = {150e-6, 1e9}}};
+  const Figure figure = bucket_figure(figures);
+  CHECK(contains(figure.caption,
+                 "s = 91.0 MB of gradients in n buckets; a call costs o = 150.0 us "
+                 "and the network reduces w = 1.000 GB/s"));
+  CHECK(contains(figure.caption, "sqrt(s w o) = 3.69 MB."));
+  CHECK(contains(figure.caption, "its best limit is 10 MB."));
+  CHECK(contains(figure.drawing, "measured: exposed: 9 at 7.583"));
+  CHECK(what_is_malformed(figure.drawing) == "");
+  const std::string table = figure.table.html("");
+  CHECK(contains(
+      table,
+      "<td class=\"words\">bucketed 10 MB</td><td>12</td><td>7.58</td><td>9.38</td><td>5.15</td>"
+      "<td>9.00</td><td>11.00</td>"));
+  CHECK(contains(table,
+                 "<td class=\"words\">bucketed 1000 MB</td><td>1</td><td>91.00</td><td>91.15</td>"
+                 "<td>60.15</td><td>90.00</td><td>-2.00</td>"));
+  CHECK(!contains(table, "flat"));
+}
+
+TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each strategy") {
+  const TemporaryDirectory directory;
+  const auto report = directory.path() / "ddp.html", svg = directory.path() / "ddp.svg";
+  const auto [all, table] =
+      bench_ddp({"--steps", "3", "--buckets", "1,1000", "--report", report, "--svg", svg});
+  CHECK(contains(table, "tiny: "));
+  CHECK(contains(table, "no communication"));
+  CHECK(contains(table, "bucket model: s = 3.4 MB of gradients, o = "));
+  const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
+  std::map<std::string, json> rows;
+  for (const auto& row : all.at("rows"))
+    rows[row.at("strategy").get<std::string>() +
+         (row.at("bucket_mb").is_null() ? ""
+                                        : fmt::format(" {}", row.at("bucket_mb").get<double>()))] =
+        row;
+  REQUIRE(rows.size() == 6);
+  CHECK(rows["none"].at("calls") == 0);
+  CHECK(rows["naive"].at("calls") == 39);  // 4 layers of 9, embedding, norm, head
+  CHECK(rows["overlap"].at("calls") == 39);
+  CHECK(rows["flat"].at("calls") == 1);
+  CHECK(rows["bucketed 1000"].at("calls") == 2);  // the first bucket is small
+  for (const auto& [name, row] : rows) {
+    CHECK_MESSAGE(row.at("bytes_sent") == (name == "none" ? 0 : bytes), name);  // 2 (p-1) / p = 1
+    CHECK(row.at("step_ms").get<double>() > 0);
+    CHECK(row.at("exposed_ms").get<double>() <= row.at("step_ms").get<double>());
+    CHECK(row.at("ratio").get<double>() ==
+          doctest::Approx(row.at("step_ms").get<double>() /
+                          rows["none"].at("step_ms").get<double>()));
+  }
+  const std::string page = read_file(report);
+  CHECK(what_is_malformed(page) == "");
+  CHECK(!contains(page, "http"));
+  CHECK(page.find("One step: naive") < page.find("One step: bucketed"));
+  CHECK(contains(page, "How large should a bucket be?"));
+  CHECK(contains(page, fmt::format("<td>{:.1f}</td>", rows["naive"].at("step_ms").get<double>())));
+  CHECK(what_is_malformed(read_file(svg)) == "");
+}
+
+TEST_CASE("bench ddp chooses four bucket sizes with the predicted best among them") {
+  const auto [all, table] =
+      bench_ddp({"--steps", "1", "--strategies", "bucketed", "--link", "100Mbps,50us"});
+  std::set<int> calls;
+  std::set<double> sizes;
+  for (const auto& row : all.at("rows")) {
+    if (row.at("strategy") != "bucketed") continue;
+    calls.insert(row.at("calls").get<int>());
+    sizes.insert(row.at("bucket_mb").get<double>());
+    // The link carries the 3.4 MB in 270 ms. Nobody hides that behind a short backward.
+    CHECK(row.at("followed_exposed_ms").get<double>() > 100);
+  }
+  CHECK(calls.size() == 4);
+  CHECK(calls.contains(2));
+  CHECK(sizes.contains(all.at("bucket_model").at("best_followed_mb").get<double>()));
+}
+
+TEST_CASE("bench ddp measures several backends in turn beside one step without communication") {
+  const auto [all, table] = bench_ddp(
+      {"--steps", "2", "--strategies", "flat,bucketed", "--buckets", "1", "--backend", "tcp,shm"});
+  CHECK(contains(table, "tiny: 857k parameters on 2 ranks over tcp; "));
+  CHECK(contains(table, "\n\ntiny: 857k parameters on 2 ranks over shm; "));
+  REQUIRE(all.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const json& rows = all[i].at("rows");
+    REQUIRE(rows.size() == 3);
+    for (const json& row : rows) CHECK(row.at("backend") == (i == 0 ? "tcp" : "shm"));
+    CHECK(rows[0].at("step_ms") == all[0].at("rows")[0].at("step_ms"));
+    CHECK(rows[1].at("strategy") == "flat");
+    CHECK(rows[2].at("bytes_sent") == all[i].at("bucket_model").at("gradient_bytes"));
+  }
+}
+
+TEST_CASE("bench ddp trains in bf16, whose gradients have half of the bytes") {
+  const auto [all, table] = bench_ddp(
+      {"--steps", "2", "--strategies", "flat,bucketed", "--buckets", "1", "--dtype", "bf16"});
+  CHECK(contains(table, "each, bf16, AdamW, 1"));
+  CHECK(contains(table, "bucket model: s = 1.7 MB of gradients, "));
+  const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
+  for (const json& row : all.at("rows")) {
+    CHECK(row.at("type") == "bf16");
+    CHECK(row.at("bytes_sent") == (row.at("strategy") == "none" ? 0 : bytes));
+  }
+}
+
+TEST_CASE("bench ddp refuses backends that cannot take turns, and more memory than there is") {
+  const auto error_of = [](const std::vector<std::string>& options) {
+    std::vector<std::string> command = {ringside_binary, "bench", "ddp", "-n", "2",
+                                        "--model",       "tiny"};
+    command.insert(command.end(), options.begin(), options.end());
+    return run_program(command).err;
+  };
+  CHECK(error_of({"--backend", "tcp,threads"}) ==
+        "ringside: --backend threads keeps all ranks in one process, so no other backend can take "
+        "turns with it: name it alone\nTry: ringside bench --help\n");
+  CHECK(error_of({"--backend", "tcp,shm", "--report", "ddp.html"}) ==
+        "ringside: --svg and --report show one backend: name one with --backend, or leave them "
+        "out\nTry: ringside bench --help\n");
+  CHECK(contains(error_of({"--memory-limit", "0.01"}), "ringside: this needs about 0."));
+}
