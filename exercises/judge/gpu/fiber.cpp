@@ -1,4 +1,4 @@
-#include "collectives/simulation/fiber.hpp"
+#include "exercises/judge/gpu/fiber.hpp"
 
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-namespace ringside::collectives {
+namespace ringside::exercises {
 namespace {
 
 // What the C++ runtime and Boost.Asio keep for each thread, and here belongs to each fiber: the
@@ -147,4 +147,4 @@ void Fiber::suspend() {
   context_->leave(false);
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::exercises
