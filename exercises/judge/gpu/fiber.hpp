@@ -1,6 +1,6 @@
-// A function with a stack of its own, on the thread that resumes it: how the ranks of an
-// emulated or simulated job run on one thread, one at a time, and in an order that only their owner
-// chooses. tests/collectives/simulation uses it, too.
+// A function with a stack of its own, on the thread that resumes it: how the threads of
+// emulated GPUs, and the ranks of a simulated job (tests/collectives/simulation), run on one
+// thread, one at a time, and in an order that only the emulation or simulation chooses.
 #pragma once
 
 #include <cstddef>
