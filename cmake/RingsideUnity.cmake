@@ -33,8 +33,8 @@ list(APPEND stand_alone
   collectives/exchange/msccl_export.cpp
   collectives/exchange/msccl_xml.cpp
   collectives/exchange/network.cpp
-  collectives/simulation/fiber.cpp
   exercises/judge/ddp/order_of_calls.cpp
+  exercises/judge/gpu/fiber.cpp
   lab/commands/account.cpp
   tests/autograd/engine/deferred_gradients_test.cpp
   tests/autograd/ops/ops_test.cpp

@@ -33,8 +33,8 @@ void add_attention_block(const Tensor& q, const Tensor& k, const Tensor& v, bool
 // sum y dy of each row: [B, H, Tq].
 Tensor attention_delta(const Tensor& y, const Tensor& dy);
 
-// Adds the part of this block to dq, and to its dk and dv, all three of the compute dtype. log_sums
-// are those of all blocks together.
+// Adds the part of this block to dq, and writes its dk and dv, all three of the compute dtype.
+// log_sums are those of all blocks together.
 void add_attention_block_gradients(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                    const Tensor& log_sums, const Tensor& delta, const Tensor& dy,
                                    const Tensor& dq, const Tensor& dk, const Tensor& dv);

@@ -9,11 +9,12 @@ namespace student::autograd {
 using ringside::autograd::Tensor;
 
 struct CpuKernels {
-  void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
-                 const Tensor& log_sums) const;
-  void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
-                          const Tensor& log_sums, const Tensor& dy, const Tensor& dq,
-                          const Tensor& dk, const Tensor& dv) const;
+  static void attention_to_block(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                                 const Tensor& y, const Tensor& log_sums);
+  static void attention_to_block_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                          bool causal, const Tensor& log_sums, const Tensor& deltas,
+                                          const Tensor& dy, const Tensor& dq, const Tensor& dk,
+                                          const Tensor& dv);
 };
 
 }  // namespace student::autograd

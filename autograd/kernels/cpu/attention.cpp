@@ -1,5 +1,5 @@
 // Attention on the CPU: softmax(q k^T / sqrt(D)) v, where each query sees only the keys up to its
-// own position.
+// own position, or all keys of a block (ops/attention_block.hpp).
 //
 // The scores of one head are a T x T matrix, much larger than q, k and v, and its upper half is
 // not used. So a block of queries is computed at a time: small enough for the L2 cache, and only up
@@ -41,19 +41,20 @@ constexpr auto plain = Transpose::no, transposed = Transpose::yes;
 
 struct Sizes {
   std::int64_t batch, heads, kv_heads, queries, keys, head_size;
+  bool causal;
 
   // How many query heads share a key head.
   std::int64_t group() const { return heads / kv_heads; }
   // How many keys query i sees.
-  std::int64_t visible(std::int64_t i) const { return i + 1 + keys - queries; }
+  std::int64_t visible(std::int64_t i) const { return causal ? i + 1 + keys - queries : keys; }
   // How many queries are computed at a time.
   std::int64_t block() const {
     return std::clamp<std::int64_t>((1 << 16) / std::max<std::int64_t>(keys, 1), 16, 64);
   }
 };
 
-Sizes sizes_of(const Tensor& q, const Tensor& k) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
+Sizes sizes_of(const Tensor& q, const Tensor& k, bool causal) {
+  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), causal};
 }
 
 // The matrix [T, D] of one head of a tensor [B, H, T, D].
@@ -92,9 +93,11 @@ void forward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Mat
 //
 // Where scores are large, log_sum has few bits left for its fraction, and the row's probabilities
 // add up to 1 + e. Then dp - sum_j p_j dp_j would be wrong by e sum_j p_j dp_j, which may be much
-// larger than the difference itself. So the row is divided by its sum once more.
+// larger than the difference itself. So the row is divided by its sum once more. A row that goes on
+// in other blocks of keys has no sum here: then `delta` is sum_j p_j dp_j over all blocks. It is
+// null if the row is whole.
 template <class T>
-void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
+void softmax_row_backward(T* s, T* dp, T log_sum, const T* delta, T scale, std::int64_t visible,
                           std::int64_t width) {
   const std::int64_t n = in_whole_vectors(visible, width);
   std::fill(s + visible, s + n, -std::numeric_limits<T>::infinity());
@@ -106,8 +109,8 @@ void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
     total += s[j];
     dot += s[j] * dp[j];
   }
-  const T normalise = 1 / total;
-  dot *= normalise;
+  const T normalise = delta ? 1 : 1 / total;
+  dot = delta ? *delta : dot * normalise;
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) {
     s[j] *= normalise;
@@ -118,11 +121,11 @@ void softmax_row_backward(T* s, T* dp, T log_sum, T scale, std::int64_t visible,
 }
 
 // q, k, v, dy of one query head -> dq, dk, dv. The first head of a group writes dk and dv; the
-// others add to them.
+// others add to them. `deltas` has one number for each row, or is null if the rows are whole.
 template <class T>
 void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Matrix<T> dy,
-                   const T* log_sums, Matrix<T> dq, Matrix<T> dk, Matrix<T> dv, bool first_of_group,
-                   T* p, T* dp) {
+                   const T* log_sums, const T* deltas, Matrix<T> dq, Matrix<T> dk, Matrix<T> dv,
+                   bool first_of_group, T* p, T* dp) {
   const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(sizes.head_size)));
   const std::int64_t d = sizes.head_size, block = sizes.block(),
                      blocks = (sizes.queries + block - 1) / block;
@@ -137,8 +140,8 @@ void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Ma
     gemm(plain, transposed, rows, width, d, T(1), dy.row(begin), dy.stride, v.data, v.stride, T(0),
          dp, width);
     for (std::int64_t i = begin; i < end; ++i)
-      softmax_row_backward(p + (i - begin) * width, dp + (i - begin) * width, log_sums[i], scale,
-                           sizes.visible(i), width);
+      softmax_row_backward(p + (i - begin) * width, dp + (i - begin) * width, log_sums[i],
+                           deltas ? deltas + i : nullptr, scale, sizes.visible(i), width);
     gemm(transposed, plain, width, d, rows, T(1), p, width, dy.row(begin), dy.stride, beta, dv.data,
          dv.stride);
     gemm(plain, plain, rows, d, width, T(1), dp, width, k.data, k.stride, T(0), dq.row(begin),
@@ -151,9 +154,10 @@ void backward_head(const Sizes& sizes, Matrix<T> q, Matrix<T> k, Matrix<T> v, Ma
 }  // namespace
 
 // All heads, divided among threads.
-void CpuKernels::attention(const Tensor& q_stored, const Tensor& k_stored, const Tensor& v_stored,
-                           const Tensor& y_stored, const Tensor& log_sums) const {
-  const Sizes sizes = sizes_of(q_stored, k_stored);
+void CpuKernels::attention_to_block(const Tensor& q_stored, const Tensor& k_stored,
+                                    const Tensor& v_stored, bool causal, const Tensor& y_stored,
+                                    const Tensor& log_sums) {
+  const Sizes sizes = sizes_of(q_stored, k_stored, causal);
   const Tensor q = to_compute_dtype(q_stored), k = to_compute_dtype(k_stored),
                v = to_compute_dtype(v_stored), y = compute_buffer(y_stored);
   const std::int64_t heads = sizes.batch * sizes.heads, scratch_size = sizes.block() * sizes.keys;
@@ -174,12 +178,12 @@ void CpuKernels::attention(const Tensor& q_stored, const Tensor& k_stored, const
 
 // All groups of heads, divided among threads. The heads of one group run one after the other,
 // because they add to the same dk and dv.
-void CpuKernels::attention_backward(const Tensor& q_stored, const Tensor& k_stored,
-                                    const Tensor& v_stored, const Tensor& /*y*/,
-                                    const Tensor& log_sums, const Tensor& dy_stored,
-                                    const Tensor& dq_stored, const Tensor& dk_stored,
-                                    const Tensor& dv_stored) const {
-  const Sizes sizes = sizes_of(q_stored, k_stored);
+void CpuKernels::attention_to_block_backward(const Tensor& q_stored, const Tensor& k_stored,
+                                             const Tensor& v_stored, bool causal,
+                                             const Tensor& log_sums, const Tensor& deltas,
+                                             const Tensor& dy_stored, const Tensor& dq_stored,
+                                             const Tensor& dk_stored, const Tensor& dv_stored) {
+  const Sizes sizes = sizes_of(q_stored, k_stored, causal);
   const Tensor q = to_compute_dtype(q_stored), k = to_compute_dtype(k_stored),
                v = to_compute_dtype(v_stored), dy = to_compute_dtype(dy_stored),
                dq = compute_buffer(dq_stored), dk = compute_buffer(dk_stored),
@@ -192,12 +196,15 @@ void CpuKernels::attention_backward(const Tensor& q_stored, const Tensor& k_stor
       T *const p = scratch.data<T>() + piece * 2 * scratch_size, *const dp = p + scratch_size;
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t b = i / sizes.kv_heads, kv_head = i % sizes.kv_heads;
-        for (std::int64_t h = kv_head * sizes.group(); h < (kv_head + 1) * sizes.group(); ++h)
+        for (std::int64_t h = kv_head * sizes.group(); h < (kv_head + 1) * sizes.group(); ++h) {
+          const std::int64_t first_row = (b * sizes.heads + h) * sizes.queries;
           backward_head(sizes, head_of<T>(q, b, h), head_of<T>(k, b, kv_head),
                         head_of<T>(v, b, kv_head), head_of<T>(dy, b, h),
-                        log_sums.data<T>() + (b * sizes.heads + h) * sizes.queries,
+                        log_sums.data<T>() + first_row,
+                        deltas.defined() ? deltas.data<T>() + first_row : nullptr,
                         head_of<T>(dq, b, h), head_of<T>(dk, b, kv_head),
                         head_of<T>(dv, b, kv_head), h == kv_head * sizes.group(), p, dp);
+        }
       }
     });
   });

@@ -61,10 +61,22 @@ class CpuKernels final : public DeviceKernels {
 
   // ---- attention.cpp ----
   void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
-                 const Tensor& log_sums) const override;
-  void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
+                 const Tensor& log_sums) const override {
+    attention_to_block(q, k, v, true, y, log_sums);
+  }
+  void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& /*y*/,
                           const Tensor& log_sums, const Tensor& dy, const Tensor& dq,
-                          const Tensor& dk, const Tensor& dv) const override;
+                          const Tensor& dk, const Tensor& dv) const override {
+    attention_to_block_backward(q, k, v, true, log_sums, {}, dy, dq, dk, dv);
+  }
+  // Where not `causal`, each query sees all keys. In backward log_sums and deltas [B, H, Tq] are
+  // those of attention_block.hpp in ops/; without deltas the keys are all that a query sees.
+  static void attention_to_block(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                                 const Tensor& y, const Tensor& log_sums);
+  static void attention_to_block_backward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                          bool causal, const Tensor& log_sums, const Tensor& deltas,
+                                          const Tensor& dy, const Tensor& dq, const Tensor& dk,
+                                          const Tensor& dv);
 
   // ---- cross_entropy.cpp, cross_entropy_with_gradient.cpp, divided_rows.cpp ----
   void cross_entropy(const Tensor& z, const Tensor& targets, std::int32_t ignore_index,

@@ -1,7 +1,5 @@
 #include "exercises/judge/gpu/emulation.hpp"
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,10 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
-
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
+#include "exercises/judge/gpu/fiber.hpp"
 
 namespace ringside::gpu {
 
@@ -62,12 +57,10 @@ struct Copy {
 };
 
 // A thread of the emulated GPU: a stack of its own on which it goes on where it stopped.
-struct Fiber {
+struct Fiber : exercises::Fiber {
+  using exercises::Fiber::Fiber;
   enum class At { running, sync, shuffle, end };
-  static constexpr std::size_t stack_bytes = 256 * 1024;
 
-  ucontext_t context{};
-  std::unique_ptr<std::byte[]> stack{new std::byte[stack_bytes]};
   At at = At::running;
   std::uint32_t line = 0;  // where it waits
   int syncs = 0;
@@ -78,12 +71,6 @@ struct Fiber {
   std::map<Place, int> times;
   std::vector<Copy> copies;  // that it has started and not waited for
   int batch = 0;             // of the next copy
-#if defined(__SANITIZE_THREAD__)
-  void* tsan = __tsan_create_fiber(0);
-  ~Fiber() {
-    __tsan_destroy_fiber(tsan);
-  }
-#endif
 };
 
 struct EmulatedState {
@@ -96,15 +83,11 @@ struct EmulatedState {
   std::vector<float> shared;
   std::vector<std::uint32_t> copying;  // for each float: the line of a copy that is under way, or 0
   std::int64_t shared_loads = 0, loads_under_copies = 0;
-  ucontext_t scheduler{};
   int running = 0;
   std::exception_ptr error;
   std::map<std::tuple<Place, int, int>, std::vector<Lane>> requests;  // of (warp, n-th time)
   std::unordered_map<std::uint64_t, History> histories;
   std::map<Place, Requests> lines;
-#if defined(__SANITIZE_THREAD__)
-  void* tsan = __tsan_get_current_fiber();
-#endif
 
   // ---- What is counted ----
 
@@ -165,33 +148,26 @@ struct EmulatedState {
 
   // ---- The threads take turns ----
 
-  static void begin(unsigned high, unsigned low) {
-    auto& state = *reinterpret_cast<EmulatedState*>((std::uint64_t{high} << 32) | low);
-    EmulatedThread thread(state, state.running);
+  void run_thread(int number) {
+    EmulatedThread thread(*this, number);
     try {
-      (*state.kernel)(thread);
+      (*kernel)(thread);
     } catch (...) {
-      if (!state.error) state.error = std::current_exception();
+      if (!error) error = std::current_exception();
     }
-    state.pause(Fiber::At::end, 0);
+    fibers[static_cast<std::size_t>(number)]->at = Fiber::At::end;
   }
   void pause(Fiber::At at, std::uint32_t line) {
     Fiber& fiber = *fibers[static_cast<std::size_t>(running)];
     fiber.at = at;
     fiber.line = line;
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(tsan, 0);
-#endif
-    swapcontext(&fiber.context, &scheduler);
+    fiber.suspend();
   }
   void go_on(int thread) {
     running = thread;
     Fiber& fiber = *fibers[static_cast<std::size_t>(thread)];
     fiber.at = Fiber::At::running;
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(fiber.tsan, 0);
-#endif
-    swapcontext(&scheduler, &fiber.context);
+    fiber.resume();
     if (error) std::rethrow_exception(error);
   }
   void run_block() {
@@ -199,14 +175,8 @@ struct EmulatedState {
     copying.assign(shared.size(), 0);
     std::erase_if(histories, [](const auto& each) { return each.first < shared_end; });
     fibers.clear();
-    for (int thread = 0; thread < how.threads; ++thread) {
-      Fiber& fiber = *fibers.emplace_back(std::make_unique<Fiber>());
-      getcontext(&fiber.context);
-      fiber.context.uc_stack = {fiber.stack.get(), 0, Fiber::stack_bytes};
-      const auto self = reinterpret_cast<std::uint64_t>(this);
-      makecontext(&fiber.context, reinterpret_cast<void (*)()>(begin), 2,
-                  static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
-    }
+    for (int thread = 0; thread < how.threads; ++thread)
+      fibers.push_back(std::make_unique<Fiber>([this, thread] { run_thread(thread); }));
     while (!run_once()) {
     }
     count_requests();

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "collectives/simulation/fiber.hpp"
+#include "exercises/judge/gpu/fiber.hpp"
 
 namespace ringside::gpu {
 namespace {
@@ -32,7 +32,7 @@ struct Peers::Thread {
   At at = At::ready;
   bool in_student_code = false, result = false;
   const void* polled = nullptr;  // the word with a name that it has loaded last
-  std::unique_ptr<collectives::Fiber> fiber;
+  std::unique_ptr<exercises::Fiber> fiber;
 };
 
 std::string PeersRun::text() const {
@@ -109,7 +109,7 @@ std::string Peers::who(int thread) const {
 void Peers::run(const std::function<void(int rank, int block, int thread)>& body,
                 const std::function<void()>& stuck) {
   for (const auto& thread : threads_)
-    thread->fiber = std::make_unique<collectives::Fiber>([this, &body, it = thread.get()] {
+    thread->fiber = std::make_unique<exercises::Fiber>([this, &body, it = thread.get()] {
       try {
         body(it->rank, it->block, it->index);
       } catch (...) {

@@ -23,10 +23,6 @@
 #include <unordered_map>
 #include <vector>
 
-namespace ringside::collectives {
-class Fiber;
-}
-
 namespace ringside::gpu {
 
 // What all ranks do: the same call a number of times, with other inputs each time.

@@ -190,7 +190,6 @@ void add_simulate_command(CLI::App& app) {
   add_collective_options(option, args);
   add_json_option(option, args.json);
   option("--html FILE", args.html, "Write a page with pictures to this file");
-  add_commands(option.command(), "simulate");
 }
 
 }  // namespace ringside::cli

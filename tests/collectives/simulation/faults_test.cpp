@@ -1,5 +1,5 @@
 // Jobs on a simulated network and clock: what must hold for every seed.
-#include "collectives/simulation/faults.hpp"
+#include "tests/collectives/simulation/faults.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 using tests::contains;
 
 std::string in_words(const FaultyJob& job) {
-  return fmt::format("seed {} ({}): {}. ringside simulate faults --seed {} replays it", job.seed,
+  return fmt::format("seed {} ({}): {}. simulated_faults --seed {} replays it", job.seed,
                      fmt::join(job.faults, "; "), fmt::join(job.broken, "; "), job.seed);
 }
 

@@ -1,12 +1,13 @@
-// A function with a stack of its own, on the thread that resumes it: how all ranks of a simulated
-// job run on one thread, one at a time, and in an order that only the simulation chooses.
+// A function with a stack of its own, on the thread that resumes it: how the threads of
+// emulated GPUs, and the ranks of a simulated job (tests/collectives/simulation), run on one
+// thread, one at a time, and in an order that only the emulation or simulation chooses.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
 
-namespace ringside::collectives {
+namespace ringside::exercises {
 
 class Fiber {
  public:
@@ -31,4 +32,4 @@ class Fiber {
   bool done_ = false;
 };
 
-}  // namespace ringside::collectives
+}  // namespace ringside::exercises

@@ -1,4 +1,4 @@
-#include "collectives/simulation/fiber.hpp"
+#include "exercises/judge/gpu/fiber.hpp"
 
 #include <array>
 #include <cstdint>
@@ -16,8 +16,11 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
-namespace ringside::collectives {
+namespace ringside::exercises {
 namespace {
 
 // What the C++ runtime and Boost.Asio keep for each thread, and here belongs to each fiber: the
@@ -67,7 +70,7 @@ std::byte* new_stack() {
   }
   void* const memory = ::mmap(nullptr, stack_bytes + guard_bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  require(memory != MAP_FAILED, "no memory for the stack of a simulated rank");
+  require(memory != MAP_FAILED, "no memory for the stack of a fiber: {} bytes", stack_bytes);
   ::mprotect(memory, guard_bytes, PROT_NONE);  // an overflow ends the program at once
   return static_cast<std::byte*>(memory) + guard_bytes;
 }
@@ -82,11 +85,23 @@ struct Fiber::Context {
   const void* resumer_stack = nullptr;
   std::size_t resumer_bytes = 0;
   void* fake_stack = nullptr;
+#ifdef __SANITIZE_THREAD__
+  void *const tsan = __tsan_create_fiber(0), *resumer_tsan = nullptr;
+#endif
 
-  ~Context() { free_stacks().push_back(stack); }
+  ~Context() {
+#ifdef __SANITIZE_THREAD__
+    __tsan_destroy_fiber(tsan);
+#endif
+    free_stacks().push_back(stack);
+  }
 
   void enter() {
     of_thread.exchange();
+#ifdef __SANITIZE_THREAD__
+    resumer_tsan = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(tsan, 0);
+#endif
 #ifdef __SANITIZE_ADDRESS__
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(&fake, stack, stack_bytes);
@@ -107,6 +122,9 @@ struct Fiber::Context {
   void leave([[maybe_unused]] bool for_good) {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack, resumer_stack, resumer_bytes);
+#endif
+#ifdef __SANITIZE_THREAD__
+    __tsan_switch_to_fiber(resumer_tsan, 0);
 #endif
     ::swapcontext(&own, &resumer);
     entered();
@@ -147,4 +165,4 @@ void Fiber::suspend() {
   context_->leave(false);
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::exercises

@@ -14,7 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
-#include "collectives/simulation/simulation.hpp"
+#include "tests/collectives/simulation/simulation.hpp"
 
 namespace ringside::collectives {
 

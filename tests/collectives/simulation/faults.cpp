@@ -1,4 +1,4 @@
-#include "collectives/simulation/faults.hpp"
+#include "tests/collectives/simulation/faults.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/selection/calibration.hpp"
-#include "collectives/simulation/network.hpp"
+#include "tests/collectives/simulation/network.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -59,9 +59,9 @@ class CapturedOutput {
 
 class Job {
  public:
-  Job(std::uint64_t seed, int ranks) : room_(seed), seed_(seed) {
+  explicit Job(std::uint64_t seed) : room_(seed), seed_(seed) {
     job_.seed = seed;
-    job_.ranks = ranks > 0 ? ranks : 2 + static_cast<int>(room_.below(7));
+    job_.ranks = 2 + static_cast<int>(room_.below(7));
     draw_job();
     draw_harmless_faults();
     draw_strangers();
@@ -471,8 +471,8 @@ std::set<int> ranks_blamed_in(const std::string& sentence) {
   return ranks;
 }
 
-FaultyJob simulate_faults(std::uint64_t seed, int ranks) {
-  return Job(seed, ranks).run();
+FaultyJob simulate_faults(std::uint64_t seed) {
+  return Job(seed).run();
 }
 
 }  // namespace ringside::collectives

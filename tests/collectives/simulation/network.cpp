@@ -1,4 +1,4 @@
-#include "collectives/simulation/network.hpp"
+#include "tests/collectives/simulation/network.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
-#include "collectives/simulation/simulation.hpp"
+#include "tests/collectives/simulation/simulation.hpp"
 
 namespace ringside::collectives {
 
 struct FaultyJob {
   std::uint64_t seed = 0;
-  int ranks = 0;
+  int ranks = 0;                        // 2 to 8
   std::vector<std::string> faults;      // that the seed has drawn, in words
   std::vector<Simulation::Line> lines;  // what happened
   std::vector<std::string> ends;        // [rank] "ended well", or its error
@@ -33,8 +33,7 @@ struct FaultyJob {
   Seconds time{0};                      // on the simulated clock
 };
 
-// `ranks` is 2 to 64; 0: the seed draws 2 to 8.
-FaultyJob simulate_faults(std::uint64_t seed, int ranks = 0);
+FaultyJob simulate_faults(std::uint64_t seed);
 
 // The ranks that an error blames, as its reader understands it.
 std::set<int> ranks_blamed_in(const std::string& sentence);

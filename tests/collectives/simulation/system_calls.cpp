@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "collectives/simulation/network.hpp"
+#include "tests/collectives/simulation/network.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -1,9 +1,9 @@
-#include "collectives/simulation/simulation.hpp"
+#include "tests/collectives/simulation/simulation.hpp"
 
 #include <tuple>
 
 #include "base/error.hpp"
-#include "collectives/simulation/network.hpp"
+#include "tests/collectives/simulation/network.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "base/clock.hpp"
 #include "base/random.hpp"
-#include "collectives/simulation/fiber.hpp"
+#include "exercises/judge/gpu/fiber.hpp"
 
 namespace ringside::collectives {
 
@@ -52,7 +52,7 @@ class Process {
 
  private:
   friend class Simulation;
-  Fiber fiber_;
+  exercises::Fiber fiber_;
   std::uint64_t turn_ = 0;  // a wake-up counts only in the turn for which it was made
   bool blocked_ = true, killed_ = false;
   Clock::time_point stopped_until_{};
