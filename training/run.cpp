@@ -9,7 +9,6 @@
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
-#include "zero/partitioned_optimizer.hpp"
 
 namespace ringside::training {
 namespace {
@@ -34,31 +33,6 @@ Trainer& Run::start(Observer observer) {
       std::make_unique<Trainer>(*model_, corpus_, *strategy_, plan_.options, std::move(observer));
   if (plan_.resumed) load_state(*plan_.resumed, *model_, *trainer_);
   return *trainer_;
-}
-
-Trainer& Run::start_from(zero::HeldShards& held, bool anybody_holds, std::int64_t stamp,
-                         collectives::ProcessGroup& group, Observer observer) {
-  std::int64_t steps = 0;
-  const auto fill = [&](const autograd::NamedTensor& whole) { held.fill(whole, group); };
-  if (anybody_holds) {
-    steps = held.meet(group);
-    for (const autograd::NamedTensor& parameter : model_->named_parameters()) fill(parameter);
-    trainer_ =
-        std::make_unique<Trainer>(*model_, corpus_, *strategy_, plan_.options, std::move(observer));
-    strategy_->fill_state(trainer_->optimizer(), fill);
-    trainer_->set_steps_taken(steps);
-  } else {
-    steps = start(std::move(observer)).steps_taken();
-  }
-  dynamic_cast<zero::PartitionedOptimizer&>(trainer_->optimizer()).keep_copy(steps, stamp);
-  return *trainer_;
-}
-
-std::optional<zero::HeldShards> Run::release() {
-  if (!trainer_) return std::nullopt;
-  auto& optimizer = dynamic_cast<zero::PartitionedOptimizer&>(trainer_->optimizer());
-  if (!optimizer.keeps_copy()) return std::nullopt;
-  return optimizer.release();
 }
 
 void Run::join(collectives::ProcessGroup& group, bool is_new) {

@@ -169,7 +169,6 @@ StepReport Trainer::step() {
   optimizer_->set_learning_rate(report.learning_rate);
   const StepNumbers step =
       compute_gradients(*strategy_, model_, *optimizer_, draw_micro_batches(), options_.clip);
-  strategy_->before_loss(*optimizer_);
   // Before the update, which needs no other rank: a step that any rank has finished, all can
   // finish.
   in_phase("loss of all ranks", [&] { report.loss = strategy_->average(step.loss); });

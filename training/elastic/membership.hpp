@@ -42,7 +42,6 @@ class Membership {
   std::optional<collectives::ProcessGroup> join(std::int64_t steps);
 
   const std::vector<int>& members() const { return members_; }  // [rank] its number in the job
-  std::uint32_t generation() const { return generation_; }
   // The steps that rank 0 had taken when it joined; -1: it had no state. A rank with other steps
   // gets its state.
   std::int64_t newest_step() const { return newest_step_; }

@@ -86,7 +86,7 @@ void train(const TrainArguments& args) {
   const auto sizes = elastic_sizes(args.ranks.launch.elastic);
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = plan_from(args, ranks, ranks_here, sizes);
-    check_memory(plan, sizes ? sizes->first : ranks, ranks_here, sizes.has_value());
+    check_memory(plan, sizes ? sizes->first : ranks, ranks_here);
     if (environment("RANK")) return;  // the process that started the ranks has checked the rest
     check_plan(plan, ranks);
     prepare_outputs(plan);

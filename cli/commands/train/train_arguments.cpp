@@ -272,11 +272,11 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
 void require_elastic(const TrainArguments& args, const std::pair<int, int>& sizes,
                      const TrainingPlan& plan) {
   refuse_if(args.mesh.has_value(), "--elastic changes the number of ranks: leave out --mesh");
-  const std::set<std::string> survive{"single",   "naive", "flat",  "overlap",
-                                      "bucketed", "zero1", "zero2", "zero3"};
+  const std::set<std::string> survive{"single", "naive", "flat", "overlap", "bucketed"};
   refuse_if(!survive.contains(plan.strategy),
-            "--elastic needs a strategy in which the other ranks hold all that a lost one "
-            "held: naive, flat, overlap, bucketed, zero1, zero2 or zero3, not {}",
+            "--elastic needs a strategy in which every rank holds all that a lost one held: naive, "
+            "flat, overlap or bucketed, not {}; any other goes on from its last checkpoint, with "
+            "--restarts N --save DIR --save-every K in place of --elastic",
             plan.strategy);
   refuse_if(!plan.recording.trace.empty() || !plan.recording.report.empty(),
             "--trace and --report need the same ranks throughout: leave out --elastic");

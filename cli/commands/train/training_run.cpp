@@ -51,11 +51,9 @@ class RankRun {
   // has been made with a group of itself alone.
   void run_with(training::Membership& membership) {
     membership_ = &membership;
-    if (!plan_.is_sharded()) {
-      run_.emplace(plan_, *group_, corpus_);
-      start();
-      run_->leave();
-    }
+    run_.emplace(plan_, *group_, corpus_);
+    start();
+    run_->leave();
     for (std::int64_t steps = -1;;) {  // whose state this rank has
       auto group = membership.join(steps);
       if (!group) return;
@@ -66,13 +64,9 @@ class RankRun {
         auto options = shared_options(plan_, {});
         std::erase_if(options, [](const auto& option) { return option.first == "--resume"; });
         training::require_same_options(options, *group);
-        if (plan_.is_sharded()) {
-          start_from_shards();
-        } else {
-          // It counts as one without a state until it has all of it.
-          if (membership.newest_step() != steps) steps = -1;
-          run_->join(*group, steps < 0);
-        }
+        // It counts as one without a state until it has all of it.
+        if (membership.newest_step() != steps) steps = -1;
+        run_->join(*group, steps < 0);
         steps = trainer_->steps_taken();
         begin_generation();
         if (train()) return;
@@ -82,11 +76,11 @@ class RankRun {
         loss_ = ": " + reason.substr(0, reason.find(" ["));  // without the calls of all ranks
       } catch (const std::exception& error) {
         group->abort(error.what());
-        leave();
+        run_->leave();
         throw;
       }
-      if (trainer_ && steps >= 0) steps = trainer_->steps_taken();
-      leave();  // while there is the group
+      if (steps >= 0) steps = trainer_->steps_taken();
+      run_->leave();  // while there is the group
     }
   }
 
@@ -123,23 +117,6 @@ class RankRun {
   void start() {
     trainer_ = &run_->start(observer());
     if (!plan_.save.empty()) training::catch_interrupts();
-  }
-
-  // Makes the model anew for this group, from the shards of its ranks.
-  void start_from_shards() {
-    saving_.finish();
-    run_.emplace(plan_, *group_, corpus_);
-    trainer_ = &run_->start_from(held_, membership_->newest_step() >= 0, membership_->generation(),
-                                 *group_, observer());
-    held_ = {};
-    if (!plan_.save.empty()) training::catch_interrupts();
-  }
-
-  void leave() {
-    if (!plan_.is_sharded()) return run_->leave();
-    if (auto held = run_ ? run_->release() : std::nullopt) held_ = std::move(*held);
-    trainer_ = nullptr;
-    run_.reset();
   }
 
   // Whether the run has come to its end, and not to another membership.
@@ -262,7 +239,6 @@ class RankRun {
   const Corpus& corpus_;
   Recording& recording_;
   std::optional<training::Run> run_;
-  zero::HeldShards held_;  // of an elastic run under ZeRO, while there is no group
   Trainer* trainer_ = nullptr;
   std::optional<RunPrinter> printer_;  // on rank 0
   training::BackgroundSave saving_;    // of the rank that writes; ends before what it reads
