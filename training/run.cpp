@@ -3,7 +3,6 @@
 #include <exception>
 #include <utility>
 
-#include "training/elastic/share_state.hpp"
 #include "training/mesh/mesh_strategy.hpp"
 #include "training/same_options.hpp"
 #include "training/state/training_state.hpp"
@@ -35,17 +34,11 @@ Trainer& Run::start(Observer observer) {
   return *trainer_;
 }
 
-void Run::join(collectives::ProcessGroup& group, bool is_new) {
-  strategy_ = strategy_of(plan_, group);
-  trainer_->change_strategy(*strategy_);
-  share_state(*trainer_, group, is_new);
-}
-
 void Run::attempt(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& error) {
-    if (strategy_) strategy_->give_up(error.what());
+    strategy_->give_up(error.what());
     throw;
   }
 }

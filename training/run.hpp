@@ -28,12 +28,6 @@ class Run {
   // The trainer, which continues plan.resumed if there is one. Call it once.
   Trainer& start(Observer observer = {});
 
-  // For an elastic run (elastic/), which is made with a group of this rank alone, and started.
-  // join() goes on with other ranks, in the state of rank 0; before the group may be destroyed,
-  // leave(). `is_new`: this rank has no state that the others could go on with.
-  void join(collectives::ProcessGroup& group, bool is_new);
-  void leave() { strategy_.reset(); }
-
   // Calls `body`. If it throws, the ranks that wait for this one end with its reason.
   void attempt(const std::function<void()>& body);
 

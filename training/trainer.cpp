@@ -132,10 +132,11 @@ void Trainer::resume_at(std::int64_t steps_taken) {
   steps_taken_ = steps_taken;
 }
 
-void Trainer::change_strategy(ParallelStrategy& strategy) {
+void Trainer::change_strategy(ParallelStrategy& strategy, std::int64_t steps_taken) {
   training::validate(options_, model_.config(), corpus_, strategy.data_ranks());
   optimizer_->zero_grad();
   strategy_ = &strategy;
+  steps_taken_ = steps_taken;
   prepare();
 }
 

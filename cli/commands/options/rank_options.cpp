@@ -1,13 +1,19 @@
 #include "cli/commands/options/rank_options.hpp"
 
+#include <climits>
 #include <cstdlib>
+#include <memory>
 
 #include <fmt/format.h>
 
+#include "base/environment.hpp"
+#include "base/error.hpp"
 #include "cli/commands/options/options.hpp"
 #include "cli/launcher/exit.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
+#include "training/elastic/coordinator.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -36,28 +42,42 @@ void add_ranks_option(const Options& option, RanksOption& ranks) {
          at_least_one("rank"));
 }
 
-void add_elastic_options(const Options& option, LaunchOptions& launch) {
+void add_elastic_options(const Options& option, ElasticOption& elastic) {
+  using training::ElasticSizes;
   option.command()
       .add_option_function<std::string>(
-          "--elastic", [&launch](const std::string& text) { launch.elastic = parse_elastic(text); },
+          "--elastic",
+          [&elastic](const std::string& text) { elastic.sizes = ElasticSizes::parse(text); },
           "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
           "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)")
       ->type_name("MIN:MAX")
-      ->check(parsed_by([](const std::string& text) { parse_elastic(text); }));
-  option("--restarts N", launch.restarts,
+      ->check(parsed_by([](const std::string& text) { ElasticSizes::parse(text); }));
+  option("--restarts N", elastic.restarts,
          "With --elastic, processes that may take the place of lost ranks [10]; else how "
          "often all ranks start again after a failure, from the last checkpoint if there "
          "is one [0]",
          not_negative());
 }
 
-std::optional<int> ranks_or_elastic(std::optional<int> ranks,
-                                    const std::optional<Elastic>& elastic) {
-  if (!elastic) return ranks;
-  if (ranks && *ranks != elastic->largest)
-    throw UsageError(fmt::format("-n {} and --elastic {}:{} contradict each other: leave out -n",
-                                 *ranks, elastic->smallest, elastic->largest));
-  return elastic->largest;
+void set_elastic(const ElasticOption& elastic, std::optional<int>& ranks, LaunchOptions& launch) {
+  if (!elastic.sizes) {
+    launch.restarts = elastic.restarts.value_or(0);
+    return;
+  }
+  const auto [smallest, largest] = *elastic.sizes;
+  refuse_if(ranks.value_or(largest) != largest,
+            "-n {} and --elastic {}:{} contradict each other: leave out -n", ranks.value_or(0),
+            smallest, largest);
+  require(launch.nodes == 1,
+          "the ranks of an elastic job run on one machine: leave out --elastic or --nnodes");
+  const auto tasks = integer_environment("SLURM_NTASKS", 1, INT_MAX).value_or(1);
+  require(tasks == 1 || !collectives::started_by_srun(),
+          "--elastic starts its ranks itself, but srun has started {} tasks, each of which would "
+          "start a job: take one, srun -n 1",
+          tasks);
+  ranks = largest;
+  launch.members =
+      std::make_shared<training::Coordinator>(*elastic.sizes, elastic.restarts.value_or(10));
 }
 
 void add_backend_option(const Options& option, std::string& backend) {

@@ -1,4 +1,4 @@
-// -n, --backend, --link and --memory-limit of the commands that run on several ranks
+// -n, --elastic, --backend, --link and --memory-limit of the commands that run on several ranks
 // (launcher/ranks.hpp).
 #pragma once
 
@@ -9,18 +9,23 @@
 #include "cli/commands/options/cli11_names.hpp"
 #include "cli/commands/options/option_checks.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "training/elastic/elastic_sizes.hpp"
 
 namespace ringside::cli {
 
 // Declares -n,--ranks.
 void add_ranks_option(const Options& option, RanksOption& ranks);
 
-// Declares --elastic MIN:MAX and --restarts N.
-void add_elastic_options(const Options& option, LaunchOptions& launch);
+// --elastic MIN:MAX and --restarts N.
+struct ElasticOption {
+  std::optional<training::ElasticSizes> sizes;
+  std::optional<int> restarts;
+};
+void add_elastic_options(const Options& option, ElasticOption& elastic);
 
-// The number of ranks to start: -n, or MAX, if either is given. Throws UsageError if they differ.
-std::optional<int> ranks_or_elastic(std::optional<int> ranks,
-                                    const std::optional<Elastic>& elastic);
+// Tells the launcher what the options say; with --elastic `ranks` becomes MAX. Throws UsageError if
+// -n is another number, and Error if several machines or tasks of srun would start ranks.
+void set_elastic(const ElasticOption& elastic, std::optional<int>& ranks, LaunchOptions& launch);
 
 // Declares --backend, for one backend or for several separated by commas.
 void add_backend_option(const Options& option, std::string& backend);

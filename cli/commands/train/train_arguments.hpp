@@ -6,19 +6,21 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/commands/options/cli11_names.hpp"
 #include "cli/commands/options/context_options.hpp"
+#include "cli/commands/options/rank_options.hpp"
 #include "cli/commands/train/device_option.hpp"
 #include "cli/commands/train/training_plan.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "training/elastic/elastic_sizes.hpp"
 
 namespace ringside::cli {
 
 struct TrainArguments {
   RanksOption ranks;
+  ElasticOption elastic;
   DeviceOption device;
   // The command line fills the plan directly. plan_from() chooses what was not given, or a resumed
   // run keeps its value.
@@ -42,6 +44,6 @@ CLI::Validator strategy_name(std::vector<std::string> names,
 // UsageError if the arguments contradict each other, and Error if a checkpoint or a tokenizer does
 // not fit.
 TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine,
-                       const std::optional<std::pair<int, int>>& elastic = {});
+                       const std::optional<training::ElasticSizes>& elastic = {});
 
 }  // namespace ringside::cli
