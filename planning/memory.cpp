@@ -197,9 +197,9 @@ RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::in
   return memory;
 }
 
-double checkpoint_bytes(const Model& model, const Types& types, double more) {
+double checkpoint_bytes(const Model& model, const Types& types) {
   return parameter_count(model).back().value() *
-         (types.parameters + types.masters() + types.moments() + more);
+         (types.parameters + types.masters() + types.moments());
 }
 
 std::vector<RankMemory> memory_of_stages(const Model& model, const Plan& plan) {

@@ -56,8 +56,8 @@ RankMemory memory_to_evaluate(const Model& model, autograd::DType dtype, std::in
 RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::int64_t tokens);
 
 // What a checkpoint holds: parameters and the optimizer's state, of the whole model. So much memory
-// its copy takes on rank 0 while it is written. `more` are further bytes of each parameter.
-double checkpoint_bytes(const Model& model, const Types& types, double more = 0);
+// its copy takes on rank 0 while it is written.
+double checkpoint_bytes(const Model& model, const Types& types);
 
 // Of the first stage, one in the middle and the last.
 std::vector<RankMemory> memory_of_stages(const Model& model, const Plan& plan);

@@ -46,8 +46,6 @@ struct Plan {
   // The ranks that divide the batch among them.
   int data_ranks(int ranks) const { return mesh ? mesh->data_ranks() : ranks; }
   bool divides_model() const { return mesh && mesh->divides_model(); }
-  // Whether the strategy divides state among the data ranks.
-  bool is_sharded() const { return strategy.starts_with("zero"); }
 
   // The run takes the steps after first_step(), up to and including last_step().
   std::int64_t first_step() const { return resumed ? resumed->step : 0; }

@@ -3,13 +3,11 @@
 #include <exception>
 #include <utility>
 
-#include "training/elastic/share_state.hpp"
 #include "training/mesh/mesh_strategy.hpp"
 #include "training/same_options.hpp"
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
-#include "zero/partitioned_optimizer.hpp"
 
 namespace ringside::training {
 namespace {
@@ -36,42 +34,11 @@ Trainer& Run::start(Observer observer) {
   return *trainer_;
 }
 
-Trainer& Run::start_from(zero::HeldShards& held, bool anybody_holds, std::int64_t stamp,
-                         collectives::ProcessGroup& group, Observer observer) {
-  std::int64_t steps = 0;
-  const auto fill = [&](const autograd::NamedTensor& whole) { held.fill(whole, group); };
-  if (anybody_holds) {
-    steps = held.meet(group);
-    for (const autograd::NamedTensor& parameter : model_->named_parameters()) fill(parameter);
-    trainer_ =
-        std::make_unique<Trainer>(*model_, corpus_, *strategy_, plan_.options, std::move(observer));
-    strategy_->fill_state(trainer_->optimizer(), fill);
-    trainer_->set_steps_taken(steps);
-  } else {
-    steps = start(std::move(observer)).steps_taken();
-  }
-  dynamic_cast<zero::PartitionedOptimizer&>(trainer_->optimizer()).keep_copy(steps, stamp);
-  return *trainer_;
-}
-
-std::optional<zero::HeldShards> Run::release() {
-  if (!trainer_) return std::nullopt;
-  auto& optimizer = dynamic_cast<zero::PartitionedOptimizer&>(trainer_->optimizer());
-  if (!optimizer.keeps_copy()) return std::nullopt;
-  return optimizer.release();
-}
-
-void Run::join(collectives::ProcessGroup& group, bool is_new) {
-  strategy_ = strategy_of(plan_, group);
-  trainer_->change_strategy(*strategy_);
-  share_state(*trainer_, group, is_new);
-}
-
 void Run::attempt(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& error) {
-    if (strategy_) strategy_->give_up(error.what());
+    strategy_->give_up(error.what());
     throw;
   }
 }

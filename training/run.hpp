@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "collectives/process_group.hpp"
 #include "training/plan.hpp"
@@ -12,7 +11,6 @@
 #include "training/trainer.hpp"
 #include "transformer/data/corpus.hpp"
 #include "transformer/model.hpp"
-#include "zero/held_shards.hpp"
 
 namespace ringside::training {
 
@@ -29,21 +27,6 @@ class Run {
 
   // The trainer, which continues plan.resumed if there is one. Call it once.
   Trainer& start(Observer observer = {});
-
-  // For an elastic run under ZeRO, in place of start(): goes on from what the ranks of the group
-  // hold of the model (zero/held_shards.hpp), and keeps a copy of another rank's shards. Nobody
-  // holds anything before the first step: then as start(). Every rank must call it; `stamp` is the
-  // same on all and new.
-  Trainer& start_from(zero::HeldShards& held, bool anybody_holds, std::int64_t stamp,
-                      collectives::ProcessGroup& group, Observer observer);
-  // What this rank holds, if start_from() has come to its end; the run cannot go on.
-  std::optional<zero::HeldShards> release();
-
-  // For an elastic run (elastic/), which is made with a group of this rank alone, and started.
-  // join() goes on with other ranks, in the state of rank 0; before the group may be destroyed,
-  // leave(). `is_new`: this rank has no state that the others could go on with.
-  void join(collectives::ProcessGroup& group, bool is_new);
-  void leave() { strategy_.reset(); }
 
   // Calls `body`. If it throws, the ranks that wait for this one end with its reason.
   void attempt(const std::function<void()>& body);

@@ -132,10 +132,11 @@ void Trainer::resume_at(std::int64_t steps_taken) {
   steps_taken_ = steps_taken;
 }
 
-void Trainer::change_strategy(ParallelStrategy& strategy) {
+void Trainer::change_strategy(ParallelStrategy& strategy, std::int64_t steps_taken) {
   training::validate(options_, model_.config(), corpus_, strategy.data_ranks());
   optimizer_->zero_grad();
   strategy_ = &strategy;
+  steps_taken_ = steps_taken;
   prepare();
 }
 
@@ -169,7 +170,6 @@ StepReport Trainer::step() {
   optimizer_->set_learning_rate(report.learning_rate);
   const StepNumbers step =
       compute_gradients(*strategy_, model_, *optimizer_, draw_micro_batches(), options_.clip);
-  strategy_->before_loss(*optimizer_);
   // Before the update, which needs no other rank: a step that any rank has finished, all can
   // finish.
   in_phase("loss of all ranks", [&] { report.loss = strategy_->average(step.loss); });

@@ -111,13 +111,14 @@ class Trainer {
   const autograd::Optimizer& optimizer() const { return *optimizer_; }
   autograd::Optimizer& optimizer() { return *optimizer_; }
   const ParallelStrategy& strategy() const { return *strategy_; }
+  const transformer::Model& model() const { return model_; }
   const transformer::Corpus& corpus() const { return corpus_; }
   void resume_at(std::int64_t steps_taken);  // throws Error if no steps remain
 
-  // Goes on with other ranks. Their parameters become those of rank 0; the optimizer keeps its
-  // state. The strategy before must be gone, and must not shard anything; nor must the new one.
-  void change_strategy(ParallelStrategy& strategy);
-  void set_steps_taken(std::int64_t steps_taken) { steps_taken_ = steps_taken; }
+  // Goes on with other ranks, after step `steps_taken` (elastic/). Their parameters become those of
+  // rank 0; the optimizer keeps its state. The hooks of the strategy before must be gone. Neither
+  // strategy may shard anything.
+  void change_strategy(ParallelStrategy& strategy, std::int64_t steps_taken);
 
   // Throws Error, "the ranks do not all read `what`", unless every rank passes the same integer,
   // which must be below 2^32. Every rank must call it.

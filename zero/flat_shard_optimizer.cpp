@@ -1,7 +1,6 @@
 #include "zero/flat_shard_optimizer.hpp"
 
 #include "base/error.hpp"
-#include "collectives/diagnostics/rank_failure.hpp"
 
 namespace ringside::zero {
 
@@ -21,12 +20,7 @@ FlatShardOptimizer::FlatShardOptimizer(std::vector<ParameterGroup> groups,
 
 void FlatShardOptimizer::step() {
   step_shards();
-  try {
-    after_step_();
-  } catch (const collectives::RankFailure&) {
-    // The step is done: all parameters are in the shards. The group's next call throws again.
-    if (!keeps_copy()) throw;
-  }
+  after_step_();
 }
 
 std::vector<NamedTensor> FlatShardOptimizer::shards_of(const ParameterGroup& group) {

@@ -16,7 +16,6 @@
 #include "autograd/optim/optimizer.hpp"
 #include "collectives/process_group.hpp"
 #include "zero/collect.hpp"
-#include "zero/held_shards.hpp"
 
 namespace ringside::zero {
 
@@ -49,17 +48,6 @@ class PartitionedOptimizer : public autograd::Optimizer {
   // The sum of the squares of all gradients of the whole model. Every rank must call it.
   double grad_norm_squared() const;
 
-  // From now on this rank holds a copy of its left neighbour's shards, too, and updates it with its
-  // own, so that the loss of one rank loses nothing (held_shards.hpp). Every rank must call it,
-  // with the same numbers, when the state is that after `steps` updates.
-  void keep_copy(std::int64_t steps, std::int64_t stamp);
-  bool keeps_copy() const { return stamp_ >= 0; }
-  // Sends the gradients of this rank's shards to the rank that holds their copy. Every rank must
-  // call it when they are complete; then the ranks must hear from each other before step().
-  void send_gradients();
-  // What this rank holds. Afterwards this optimizer has nothing to update.
-  HeldShards release();
-
   // The range of parameter `i` of group `g` that each rank updates: [rank].
   virtual std::vector<ShardRange> ranges(std::size_t g, std::size_t i) const = 0;
   // The dtype of its shards.
@@ -86,21 +74,10 @@ class PartitionedOptimizer : public autograd::Optimizer {
   // Not called: step_shards() leaves updates to the local optimizer.
   void update(autograd::Device, const std::vector<Update>&) override {}
   void add_shards(std::size_t g);
-  int neighbour(int distance) const {
-    return (group_.rank() + distance + group_.size()) % group_.size();
-  }
-  void receive_copy();
-  void prepare_update(autograd::Optimizer& optimizer) const;
-  void send_right(const std::vector<autograd::Tensor>& mine,
-                  const std::vector<autograd::Tensor>& of_left, const char* label);
-  std::vector<Piece> pieces(const autograd::Optimizer* optimizer, int of_rank) const;
 
   Make make_;
   // Has the same groups as this one. nullptr while this rank has no shard.
   std::unique_ptr<autograd::Optimizer> local_;
-  std::unique_ptr<autograd::Optimizer> copy_;  // of the left neighbour's shards
-  std::int64_t steps_ = 0, stamp_ = -1;
-  bool can_update_ = false;  // gradients are sent, and not yet used
 };
 
 }  // namespace ringside::zero

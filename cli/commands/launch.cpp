@@ -1,5 +1,6 @@
 // `ringside launch -n 4 -- PROGRAM ARGS`: starts any program as the ranks of a job.
 
+#include "cli/commands/train/elastic_option.hpp"
 #include "cli/launcher/launcher.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/options.hpp"
@@ -10,6 +11,7 @@ namespace {
 
 struct LaunchArguments {
   LaunchOptions launch;
+  ElasticOption elastic;
   std::optional<int> ranks, node_rank;
   double grace = 5;
 };
@@ -23,7 +25,8 @@ void run(const LaunchArguments& args) {
   refuse_if(options.node_rank < 0 || options.node_rank >= options.nodes,
             "--node-rank {} does not exist: with --nnodes {} the nodes are 0 to {}",
             options.node_rank, options.nodes, options.nodes - 1);
-  const std::optional<int> ranks = ranks_or_elastic(args.ranks, options.elastic);
+  std::optional<int> ranks = args.ranks;
+  set_elastic(args.elastic, ranks, options);
   refuse_if(!ranks, "--ranks is required, or --elastic");
   options.ranks = *ranks;
   options.grace = Seconds(args.grace);
@@ -38,7 +41,7 @@ void add_launch_command(CLI::App& app) {
   LaunchOptions& options = args.launch;
   option("-n,--ranks N", args.ranks, "Number of ranks on this machine [--elastic: MAX]",
          at_least_one("rank"));
-  add_elastic_options(option, options);
+  add_elastic_options(option, args.elastic);
   option("--nnodes M", options.nodes, "Number of machines, each with the same number of ranks [1]",
          at_least_one("node"));
   option("--node-rank K", args.node_rank, "The number of this machine, from 0");

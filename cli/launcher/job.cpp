@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/text/words.hpp"
-#include "collectives/execution/executor_options.hpp"
-#include "training/elastic/membership.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -16,7 +14,7 @@ namespace {
 constexpr Seconds between_sigterm_and_sigkill{2};
 constexpr Seconds between_sigkill_and_giving_up{1};  // to read the last output
 constexpr Seconds longest_delay_of_death{0.5};       // between closed connections and waitid()
-constexpr Seconds between_looks_at_members{0.25};    // of an elastic job, for stopped ranks
+constexpr Seconds between_looks_at_members{0.25};    // for stopped ranks
 constexpr Seconds longest_stop{1};                   // of a rank, before the others go on
 constexpr int give_up = 0;                           // instead of a signal
 
@@ -32,12 +30,10 @@ std::optional<siginfo_t> end_of(pid_t pid) {
 
 Job::Job(const LaunchOptions& options)
     : options_(options),
+      members_(options.members.get()),
       rendezvous_(choose_rendezvous_address(options)),
       reaper_(options.ranks, flights_.temporary()) {
-  if (!options.elastic) return;
-  members_.emplace(options.elastic->smallest, options.elastic->largest);
-  restarts_ = options.restarts.value_or(10);
-  rendezvous_.listening.reset();  // the members tell the launcher where they listen
+  if (members_) rendezvous_.listening.reset();  // they tell each other where they listen
 }
 
 Job::~Job() {
@@ -69,10 +65,7 @@ Job::Rank Job::start(int local_rank) {
   // Only rank 0, the first, inherits the socket. When it has gone, nobody listens.
   ListeningPort* listening = rendezvous_.listening.get();
   FileDescriptor inherited;
-  if (members_) {
-    inherited = members_->add(std::stoi(variables.at("RANK")));
-    variables[training::Membership::variable] = members_->variable_for(inherited);
-  }
+  if (members_) inherited = members_->start(std::stoi(variables.at("RANK")), variables);
   RankProcess process = start_rank(options_.command, variables, bare, signals_,
                                    listening ? listening->descriptor() : inherited.get());
   if (listening) listening->close();
@@ -106,7 +99,7 @@ void Job::wait_for_events() {
     if (!queue->empty()) events.push_back({queue->fd(), POLLOUT, 0});
   }
   if (members_)
-    for (const int socket : members_->sockets()) events.push_back({socket, POLLIN, 0});
+    for (const int each : members_->descriptors()) events.push_back({each, POLLIN, 0});
   std::optional<Seconds> limit;
   if (deadline_) limit = deadline_->remaining();
   if (members_)
@@ -338,7 +331,7 @@ const Job::Rank& Job::cause_of(const Rank& suspect) const {
 void Job::serve_members() {
   if (!members_) return;
   if (!ending_) end_stopped_ranks();
-  if (const auto stuck = members_->serve(collectives::ExecutorOptions().timeout)) {
+  if (const auto stuck = members_->serve()) {
     const auto rank = std::ranges::find(ranks_, *stuck, &Rank::number);
     print(fmt::format("{} does not answer: ending it", name_of(*rank)));
     ::kill(-rank->pid, SIGKILL);
@@ -369,26 +362,16 @@ void Job::end_stopped_ranks() {
 // others would meet it too.
 bool Job::go_on_without(Rank& rank) {
   if (!was_killed(rank.end)) return false;
-  members_->lost(rank.number);
-  // A rank that has ended well has seen all others at the end of their work.
-  if (ending_ || members_->run_is_over()) return true;
-  const std::string end = fmt::format("{} {}", name_of(rank), in_words(rank.end));
-  const bool replace = restarts_ > 0;
-  const int left = members_->left() + (replace ? 1 : 0);
-  if (left < members_->smallest()) {
-    end_for(fmt::format("{}; {} of the {} ranks that --elastic needs {} left: ending the job", end,
-                        left, members_->smallest(), left == 1 ? "is" : "are"),
-            exit_code_of(rank.end));
+  const auto loss = members_->lost(rank.number);
+  if (ending_ || loss.consequence.empty()) return true;
+  const std::string sentence =
+      fmt::format("{} {}; {}", name_of(rank), in_words(rank.end), loss.consequence);
+  if (loss.ends_job) {
+    end_for(sentence, exit_code_of(rank.end));
     return true;
   }
-  const int others = members_->left();
-  print(fmt::format("{}; {} on{}", end,
-                    others == 1 ? "1 rank goes" : fmt::format("{} ranks go", others),
-                    replace ? ", and another process takes its place" : ""));
-  if (replace) {
-    --restarts_;
-    rank = start(rank.local_rank);
-  }
+  print(sentence);
+  if (loss.is_replaced) rank = start(rank.local_rank);
   return true;
 }
 

@@ -19,7 +19,7 @@
 #include "cli/launcher/rank_process.hpp"
 #include "cli/launcher/rendezvous_address.hpp"
 #include "cli/launcher/signal_pipe.hpp"
-#include "training/elastic/coordinator.hpp"
+#include "collectives/bootstrap/job_members.hpp"
 
 namespace ringside::cli {
 
@@ -51,7 +51,7 @@ class Job {
     siginfo_t end = {};          // how it ended, once it does not run
     std::int64_t failed_at = 0;  // by its flight record, in ns since 1970; 0: it has left none
     int blamed = -1;             // by that record: the rank that the failure is about
-    std::optional<Deadline> stopped = {};  // by SIGSTOP: an elastic job goes on without it then
+    std::optional<Deadline> stopped = {};  // by SIGSTOP: a job with members goes on without it then
   };
 
   Rank start(int local_rank);
@@ -89,6 +89,7 @@ class Job {
   const char* line_start(int fd) const;
 
   const LaunchOptions& options_;
+  collectives::JobMembers* const members_;  // those of the options, or nullptr
   RendezvousAddress rendezvous_;
   FlightFolder flights_;
   OrphanReaper reaper_;  // forks before there are signal handlers that it would inherit
@@ -96,9 +97,7 @@ class Job {
   OutputQueue out_{STDOUT_FILENO};
   OutputQueue err_{STDERR_FILENO};
   std::vector<Rank> ranks_;
-  std::optional<training::Coordinator> members_;  // of an elastic job
-  int restarts_ = 0;                              // that are left
-  std::vector<const Rank*> failed_ranks_;         // in the order in which the launcher noticed it
+  std::vector<const Rank*> failed_ranks_;  // in the order in which the launcher noticed it
 
   int exit_code_ = 0;
   bool ending_ = false;       // a rank has failed, or a signal has stopped the job

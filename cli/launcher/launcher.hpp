@@ -16,22 +16,18 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.hpp"
 
+namespace ringside::collectives {
+class JobMembers;
+}
+
 namespace ringside::cli {
-
-// The ranks go on without one that is lost, because a signal has killed it or it is stopped, and
-// take in the process that the launcher starts in its place (training/elastic/).
-struct Elastic {
-  int smallest = 1, largest = 1;  // ranks that train together
-};
-
-// From "2:4", smallest and largest. Throws Error.
-Elastic parse_elastic(const std::string& text);
 
 struct LaunchOptions {
   std::vector<std::string> command;  // the program, found through PATH, and its arguments
@@ -53,10 +49,11 @@ struct LaunchOptions {
   // From a signal to the launcher until it kills the ranks that still run. Without one: `grace`.
   std::optional<Seconds> grace_after_signal = {};
 
-  std::optional<Elastic> elastic = {};  // of ranks that train with training/elastic/
-  // Of an elastic job: how many processes may take the place of lost ranks [10]. Of another: how
-  // often all ranks are started again after a failure [0], with command_again() if it is set.
-  std::optional<int> restarts = {};
+  // If set, the job goes on without a rank that a signal has killed, or that has been stopped for a
+  // second (collectives/bootstrap/job_members.hpp).
+  std::shared_ptr<collectives::JobMembers> members = {};
+  // How often all ranks are started again after a failure, with command_again() if it is set.
+  int restarts = 0;
   std::function<std::vector<std::string>()> command_again = {};
 
   // What stands behind the number of a rank that fails: its coordinates in a mesh. Empty: nothing.

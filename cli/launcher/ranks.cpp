@@ -116,9 +116,9 @@ void become_rank(const RanksOption& option) {
   if (is_rank(option)) return;
   LaunchOptions options = option.launch;
   options.ranks = option.wanted();
-  // In an elastic job rank 0, which prints, may become another process.
-  options.rank_0_bare = !options.elastic;
-  if (options.ranks == 1 && !options.elastic) return become_the_only_rank(options);
+  // With members, another process may take the place of rank 0, which prints.
+  options.rank_0_bare = !options.members;
+  if (options.ranks == 1 && !options.members) return become_the_only_rank(options);
   options.command = own_command();
   throw Exit{launch(options)};
 }
@@ -188,9 +188,9 @@ void run_on_ranks(const RanksOption& option,
       prepare);
 }
 
-void run_on_elastic_ranks(const RanksOption& option,
-                          const std::function<void(const collectives::RankInfo&)>& body,
-                          const std::function<void(int ranks, int ranks_here)>& prepare) {
+void run_on_processes(const RanksOption& option,
+                      const std::function<void(const collectives::RankInfo&)>& body,
+                      const std::function<void(int ranks, int ranks_here)>& prepare) {
   if (!is_rank(option)) prepare(option.wanted(), option.wanted());
   become_rank(option);
   body(prepared_rank(prepare));

@@ -27,7 +27,7 @@ struct RanksOption {
   std::optional<int> count;      // -n
   int otherwise = 1;             // without -n and without an outer launcher
   std::string backend = "auto";  // tcp, shm, threads, or auto
-  LaunchOptions launch = {};     // without number of ranks and command; elastic: see below
+  LaunchOptions launch = {};     // without number of ranks and command
 
   int wanted() const { return count.value_or(otherwise); }  // where this process starts them
 };
@@ -62,10 +62,9 @@ void run_on_ranks(
     const std::function<void(std::span<collectives::ProcessGroup> groups, int ranks_here)>& body,
     const std::function<void(int ranks, int ranks_here)>& prepare = [](int, int) {});
 
-// The same for ranks that find each other by training::Membership, as often as their number
-// changes: `body` gets no group.
-void run_on_elastic_ranks(const RanksOption& option,
-                          const std::function<void(const collectives::RankInfo&)>& body,
-                          const std::function<void(int ranks, int ranks_here)>& prepare);
+// The same for ranks that are processes and connect by themselves: `body` gets no group.
+void run_on_processes(const RanksOption& option,
+                      const std::function<void(const collectives::RankInfo&)>& body,
+                      const std::function<void(int ranks, int ranks_here)>& prepare);
 
 }  // namespace ringside::cli

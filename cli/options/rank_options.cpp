@@ -36,30 +36,6 @@ void add_ranks_option(const Options& option, RanksOption& ranks) {
          at_least_one("rank"));
 }
 
-void add_elastic_options(const Options& option, LaunchOptions& launch) {
-  option.command()
-      .add_option_function<std::string>(
-          "--elastic", [&launch](const std::string& text) { launch.elastic = parse_elastic(text); },
-          "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
-          "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)")
-      ->type_name("MIN:MAX")
-      ->check(parsed_by([](const std::string& text) { parse_elastic(text); }));
-  option("--restarts N", launch.restarts,
-         "With --elastic, processes that may take the place of lost ranks [10]; else how "
-         "often all ranks start again after a failure, from the last checkpoint if there "
-         "is one [0]",
-         not_negative());
-}
-
-std::optional<int> ranks_or_elastic(std::optional<int> ranks,
-                                    const std::optional<Elastic>& elastic) {
-  if (!elastic) return ranks;
-  if (ranks && *ranks != elastic->largest)
-    throw UsageError(fmt::format("-n {} and --elastic {}:{} contradict each other: leave out -n",
-                                 *ranks, elastic->smallest, elastic->largest));
-  return elastic->largest;
-}
-
 void add_backend_option(const Options& option, std::string& backend) {
   option("--backend NAME", backend, backends_in_words, one_of_the_backends())
       ->capture_default_str();

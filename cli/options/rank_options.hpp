@@ -15,13 +15,6 @@ namespace ringside::cli {
 // Declares -n,--ranks.
 void add_ranks_option(const Options& option, RanksOption& ranks);
 
-// Declares --elastic MIN:MAX and --restarts N.
-void add_elastic_options(const Options& option, LaunchOptions& launch);
-
-// The number of ranks to start: -n, or MAX, if either is given. Throws UsageError if they differ.
-std::optional<int> ranks_or_elastic(std::optional<int> ranks,
-                                    const std::optional<Elastic>& elastic);
-
 // Declares --backend, for one backend or for several separated by commas.
 void add_backend_option(const Options& option, std::string& backend);
 void add_backends_option(const Options& option, std::vector<std::string>& backends);

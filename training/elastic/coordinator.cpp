@@ -10,6 +10,8 @@
 #include <sys/uio.h>
 
 #include "base/error.hpp"
+#include "collectives/execution/executor_options.hpp"
+#include "training/elastic/membership.hpp"
 
 namespace ringside::training {
 
@@ -29,22 +31,34 @@ void send(const FileDescriptor& socket, const News& news, const std::vector<Memb
 
 }  // namespace
 
-FileDescriptor Coordinator::add(int number) {
+FileDescriptor Coordinator::start(int number, std::map<std::string, std::string>& variables) {
   std::array<int, 2> ends{};
   require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0,
           "no sockets to an elastic rank: {}", std::strerror(errno));
   ranks_[number] = {FileDescriptor(ends[0])};
+  variables[Membership::variable] =
+      fmt::format("{}:{}:{}", ends[1], sizes_.smallest, sizes_.largest);
   return FileDescriptor(ends[1]);
 }
 
-std::string Coordinator::variable_for(const FileDescriptor& inherited) const {
-  return fmt::format("{}:{}:{}", inherited.get(), smallest_, largest_);
-}
-
-void Coordinator::lost(int number) {
+collectives::JobMembers::Loss Coordinator::lost(int number) {
   const bool trained = ranks_.at(number).state == State::trains;
   ranks_.erase(number);
   if (trained) tell_members(News::member_lost);  // those that are not connected yet wait for it
+  // A rank that has ended well has seen all others at the end of their work.
+  if (over_) return {};
+  const bool replace = replacements_ > 0;
+  const int others = static_cast<int>(ranks_.size()), left = others + (replace ? 1 : 0);
+  if (left < sizes_.smallest)
+    return {.ends_job = true,
+            .consequence =
+                fmt::format("{} of the {} ranks that --elastic needs {} left: ending the job", left,
+                            sizes_.smallest, left == 1 ? "is" : "are")};
+  if (replace) --replacements_;
+  return {.is_replaced = replace,
+          .consequence = fmt::format(
+              "{} on{}", others == 1 ? "1 rank goes" : fmt::format("{} ranks go", others),
+              replace ? ", and another process takes its place" : "")};
 }
 
 void Coordinator::finished(int number) {
@@ -52,7 +66,7 @@ void Coordinator::finished(int number) {
   over_ = true;
 }
 
-std::vector<int> Coordinator::sockets() const {
+std::vector<int> Coordinator::descriptors() const {
   std::vector<int> sockets;
   for (const auto& [number, rank] : ranks_) sockets.push_back(rank.socket.get());
   return sockets;
@@ -73,7 +87,7 @@ void Coordinator::end_waiting() {
     if (rank.state == State::waits) send(rank.socket, {News::run_is_over, generation_});
 }
 
-std::optional<int> Coordinator::serve(Seconds patience) {
+std::optional<int> Coordinator::serve() {
   for (auto& [number, rank] : ranks_) {
     JoinRequest request;
     if (::recv(rank.socket.get(), &request, sizeof request, MSG_DONTWAIT) != sizeof request)
@@ -91,7 +105,7 @@ std::optional<int> Coordinator::serve(Seconds patience) {
     if (!told_to_leave_) {
       tell_members(News::somebody_waits);
       told_to_leave_ = true;
-      must_have_left_ = Deadline::after(patience);
+      must_have_left_ = Deadline::after(collectives::ExecutorOptions().timeout);
     }
     if (!must_have_left_->expired()) return std::nullopt;
     return std::find_if(ranks_.begin(), ranks_.end(),
@@ -99,7 +113,7 @@ std::optional<int> Coordinator::serve(Seconds patience) {
         ->first;
   }
   // The first generation waits for all; a later one only if it has too few.
-  const bool enough = generation_ > 0 && count(State::waits) >= smallest_;
+  const bool enough = generation_ > 0 && count(State::waits) >= sizes_.smallest;
   if (count(State::starting) == 0 || enough) form_generation();
   return std::nullopt;
 }
@@ -124,7 +138,7 @@ void Coordinator::form_generation() {
   std::vector<Member> members;
   for (const auto& [steps, member] : waiting) members.push_back(member);
   const auto size = static_cast<int>(members.size());
-  const News news{News::members, ++generation_, size < smallest_, size, newest};
+  const News news{News::members, ++generation_, size < sizes_.smallest, size, newest};
   told_to_leave_ = false;
   for (const Member& member : members) {
     Rank& rank = ranks_.at(member.number);

@@ -1,5 +1,5 @@
-// Coordinator: decides who takes part in an elastic job. It lives in the launcher, and talks to the
-// Membership of each rank (membership.hpp).
+// Coordinator: decides who takes part in an elastic job. It lives in the process of the launcher,
+// and talks to the Membership of each rank (membership.hpp).
 //
 // A generation is formed when all of its predecessor's members that still live have left it and
 // ask to join: with them and with the ranks that have come meanwhile. Members that train learn that
@@ -14,34 +14,27 @@
 
 #include "base/clock.hpp"
 #include "base/file_descriptor.hpp"
+#include "collectives/bootstrap/job_members.hpp"
+#include "training/elastic/elastic_sizes.hpp"
 #include "training/elastic/membership_messages.hpp"
 
 namespace ringside::training {
 
-class Coordinator {
+class Coordinator final : public collectives::JobMembers {
  public:
-  Coordinator(int smallest, int largest) : smallest_(smallest), largest_(largest) {}
+  // So many processes may take the place of lost ranks.
+  Coordinator(ElasticSizes sizes, int replacements) : sizes_(sizes), replacements_(replacements) {}
 
-  // For rank `number`, which starts now, perhaps in the place of a lost one: the socket that its
-  // process inherits. The launcher closes it once the process runs.
-  FileDescriptor add(int number);
-  // What tells that process of it (Membership::variable).
-  std::string variable_for(const FileDescriptor& inherited) const;
+  // Adds Membership::variable, and returns the process's end of a pair of sockets.
+  FileDescriptor start(int number, std::map<std::string, std::string>& variables) override;
+  Loss lost(int number) override;
+  void finished(int number) override;  // it has reached the end of the run
 
-  void lost(int number);      // and another process may take its place
-  void finished(int number);  // it has reached the end of the run
-  // Ranks that are not lost: at most this many can train from now on.
-  int left() const { return static_cast<int>(ranks_.size()); }
-  bool run_is_over() const { return over_; }
-  int smallest() const { return smallest_; }
-
-  std::vector<int> sockets() const;  // to poll
+  std::vector<int> descriptors() const override;
   // Takes what ranks have sent, and forms the next generation if it can be. Returns a rank that has
-  // not left its generation for `patience` while others wait: it is stuck.
-  std::optional<int> serve(Seconds patience);
-
-  // Why the job cannot go on although ranks are left.
-  const std::optional<std::string>& problem() const { return problem_; }
+  // not left its generation for the timeout of a call while others wait: it is stuck.
+  std::optional<int> serve() override;
+  const std::optional<std::string>& problem() const override { return problem_; }
 
  private:
   enum class State { starting, waits, trains };
@@ -55,7 +48,8 @@ class Coordinator {
   void end_waiting();
   void tell_members(News::Kind kind);
 
-  int smallest_, largest_;
+  ElasticSizes sizes_;
+  int replacements_;           // that are left
   std::map<int, Rank> ranks_;  // those that are not lost, by number
   std::uint32_t generation_ = 0;
   bool had_state_ = false;      // a rank has come with the state of the run

@@ -25,22 +25,24 @@ constexpr int most_members = 1024;
 constexpr int most_attempts = 10;  // to connect, one after the other
 
 struct Variable {
-  int descriptor = -1, smallest = 0, largest = 0;
+  int descriptor = -1;
+  ElasticSizes sizes;
 };
 
 std::optional<Variable> variable_from_environment() {
   const std::string text = environment(Membership::variable).value_or("");
   Variable v;
-  return std::sscanf(text.c_str(), "%d:%d:%d", &v.descriptor, &v.smallest, &v.largest) == 3
+  return std::sscanf(text.c_str(), "%d:%d:%d", &v.descriptor, &v.sizes.smallest,
+                     &v.sizes.largest) == 3
              ? std::optional(v)
              : std::nullopt;
 }
 
 }  // namespace
 
-std::optional<std::pair<int, int>> Membership::sizes_from_environment() {
+std::optional<ElasticSizes> Membership::sizes_from_environment() {
   const auto found = variable_from_environment();
-  return found ? std::optional(std::pair(found->smallest, found->largest)) : std::nullopt;
+  return found ? std::optional(found->sizes) : std::nullopt;
 }
 
 Membership::Membership(collectives::RankInfo rank_info, std::string backend)

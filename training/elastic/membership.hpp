@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/file_descriptor.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
+#include "training/elastic/elastic_sizes.hpp"
 #include "training/elastic/membership_messages.hpp"
 
 namespace ringside::training {
@@ -29,8 +29,8 @@ class Membership {
   // Throws Error unless the environment has the variable. `backend` is tcp, shm or auto.
   Membership(collectives::RankInfo rank_info, std::string backend);
 
-  // MIN and MAX of the launcher that started this process, or nothing.
-  static std::optional<std::pair<int, int>> sizes_from_environment();
+  // Those of the launcher that started this process, or nothing.
+  static std::optional<ElasticSizes> sizes_from_environment();
 
   // Whether a rank waits to be taken in, or a member is lost.
   bool somebody_waits();
@@ -42,7 +42,6 @@ class Membership {
   std::optional<collectives::ProcessGroup> join(std::int64_t steps);
 
   const std::vector<int>& members() const { return members_; }  // [rank] its number in the job
-  std::uint32_t generation() const { return generation_; }
   // The steps that rank 0 had taken when it joined; -1: it had no state. A rank with other steps
   // gets its state.
   std::int64_t newest_step() const { return newest_step_; }

@@ -103,10 +103,6 @@ class ShardedStrategy : public GroupStrategy<Method> {
       const autograd::Optimizer& optimizer) const override {
     return {partitioned(optimizer).shards(), true};
   }
-  void before_loss(autograd::Optimizer& optimizer) override {
-    auto& shards = dynamic_cast<zero::PartitionedOptimizer&>(optimizer);
-    if (shards.keeps_copy()) shards.send_gradients();
-  }
   void visit_state(const autograd::Optimizer& optimizer, const SeeTensor& see) const override {
     partitioned(optimizer).visit_state(see);
   }

@@ -90,10 +90,6 @@ class ParallelStrategy {
   // that shards gradients sums the squares over ranks.
   virtual double gradient_norm(const autograd::Optimizer& optimizer);
 
-  // Called when the gradients of a step are complete, before the mean of its loss. In an elastic
-  // run a strategy that shards passes on what another rank needs to replace this one.
-  virtual void before_loss(autograd::Optimizer& optimizer) { (void)optimizer; }
-
   // Updates the parameters. Afterwards they are identical on every rank.
   virtual void step(autograd::Optimizer& optimizer) { optimizer.step(); }
 

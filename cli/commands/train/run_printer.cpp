@@ -98,8 +98,10 @@ void RunPrinter::finish(std::optional<double> validation) {
 }
 
 void print_how_to_go_on(const TrainingPlan& plan, std::int64_t steps_taken) {
-  fmt::print("stopped  after step {} of {}; to go on:\n         {}\n", steps_taken,
-             plan.options.steps, plan.resume_command(steps_taken == plan.stop_at));
+  fmt::print("stopped  after step {} of {}; {}\n", steps_taken, plan.options.steps,
+             plan.save.empty()
+                 ? "nothing is saved: --save DIR saves what the ranks hold at the end"
+                 : "to go on:\n         " + plan.resume_command(steps_taken == plan.stop_at));
   std::fflush(stdout);
 }
 

@@ -39,7 +39,8 @@ class RunPrinter {
   training::Summary summary_;
 };
 
-// How far a saved run is that ends before its last step, and the command that continues it.
+// How far a run is that ends before its last step, and the command that continues it if it is
+// saved.
 void print_how_to_go_on(const TrainingPlan& plan, std::int64_t steps_taken);
 
 // The lines above the first step: model, data, ranks, batch.

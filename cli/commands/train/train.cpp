@@ -60,12 +60,6 @@ void train_as_rank(TrainingPlan plan, const DeviceOption& device,
                   facts_of(plan, group.size()));
 }
 
-// Between which sizes the run stays, if it is elastic: by --elastic, or by that of the launcher.
-std::optional<std::pair<int, int>> elastic_sizes(const std::optional<Elastic>& elastic) {
-  if (elastic) return std::pair(elastic->smallest, elastic->largest);
-  return training::Membership::sizes_from_environment();
-}
-
 // What starts the ranks of a run again that has failed: from its last checkpoint, if it has one.
 std::vector<std::string> command_again(const TrainArguments& args) {
   const std::filesystem::path folder =
@@ -82,18 +76,19 @@ void train(const TrainArguments& args) {
       return shape.describe(rank);
     };
   if (!args.plan.save.empty() || args.resume) ranks_option.launch.grace_after_signal = time_to_save;
-  ranks_option.count = ranks_or_elastic(args.ranks.count, args.ranks.launch.elastic);
+  set_elastic(args.elastic, ranks_option.count, ranks_option.launch);
   ranks_option.launch.command_again = [&] { return command_again(args); };
-  const auto sizes = elastic_sizes(args.ranks.launch.elastic);
+  const auto sizes =
+      args.elastic.sizes ? args.elastic.sizes : training::Membership::sizes_from_environment();
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = plan_from(args, ranks, ranks_here, sizes);
-    check_memory(plan, sizes ? sizes->first : ranks, ranks_here, sizes.has_value());
+    check_memory(plan, sizes ? sizes->smallest : ranks, ranks_here);
     if (environment("RANK")) return;  // the process that started the ranks has checked the rest
     check_plan(plan, ranks);
     prepare_outputs(plan);
   };
   if (sizes)
-    run_on_elastic_ranks(
+    run_on_processes(
         ranks_option,
         [&](const collectives::RankInfo& rank_info) { run_elastic_training(plan, rank_info); },
         prepare);
@@ -108,7 +103,7 @@ void train(const TrainArguments& args) {
 void add_rank_options(const Options& option, TrainArguments& args) {
   option.group("Ranks");
   add_ranks_option(option, args.ranks);
-  add_elastic_options(option, args.ranks.launch);
+  add_elastic_options(option, args.elastic);
   add_backend_option(option, args.ranks.backend);
   add_link_option(option);
   add_algorithm_option(option);
@@ -278,8 +273,7 @@ void add_train_command(CLI::App& app) {
     for (const CLI::Option* each : command->parse_order()) args->given.insert(each->get_name());
     const std::string folder =
         args->plan.save.empty() ? args->resume.value_or("") : args->plan.save.string();
-    const bool outer_launcher =
-        environment("RANK") && !args->ranks.count && !args->ranks.launch.elastic;
+    const bool outer_launcher = environment("RANK") && !args->ranks.count && !args->elastic.sizes;
     args->plan.resume_command = [=](bool stopped) {
       return (outer_launcher ? "under the same launcher, " : "") +
              command_to_resume(*command, folder, stopped);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <thread>
 
 #include "cli/launcher/exit.hpp"
@@ -20,8 +19,6 @@ using training::OptimizerKind;
 using training::TrainerOptions;
 using transformer::Config;
 using transformer::Vocabulary;
-
-constexpr std::int64_t most_batch = 1 << 20;  // of an elastic run
 
 bool names_sizes(const TrainArguments& args) {
   return args.plan.config.tied_head || args.has("--balance") ||
@@ -78,19 +75,6 @@ double default_learning_rate(OptimizerKind optimizer, const Config& config) {
   return optimizer == OptimizerKind::sgd
              ? 0.1
              : std::min(3e-3, 3e-3 * 128 / static_cast<double>(config.d_model));
-}
-
-// The smallest batch that divides among any number of ranks from `smallest` to `largest`.
-int batch_multiple(int smallest, int largest) {
-  std::int64_t multiple = 1;
-  for (std::int64_t ranks = smallest; ranks <= largest && multiple <= most_batch; ++ranks)
-    multiple = std::lcm(multiple, ranks);
-  require(
-      multiple <= most_batch,
-      "no batch of at most {} sequences divides among {} to {} ranks, as --elastic may have any "
-      "of these: narrow the range",
-      most_batch, smallest, largest);
-  return static_cast<int>(multiple);
 }
 
 // Attention keeps no scores, so selective recomputation has nothing to compute again.
@@ -266,41 +250,23 @@ void plan_outputs(const TrainArguments& args, TrainingPlan& plan) {
             "--sample-every needs the length of a sample: give it with --sample");
 }
 
-// What an elastic run cannot do, and what its batch must be.
-void require_elastic(const TrainArguments& args, const std::pair<int, int>& sizes,
+void require_elastic(const TrainArguments& args, const training::ElasticSizes& sizes,
                      const TrainingPlan& plan) {
-  refuse_if(args.mesh.has_value(), "--elastic changes the number of ranks: leave out --mesh");
-  const std::set<std::string> survive{"single",   "naive", "flat",  "overlap",
-                                      "bucketed", "zero1", "zero2", "zero3"};
-  refuse_if(!survive.contains(plan.strategy),
-            "--elastic needs a strategy in which the other ranks hold all that a lost one "
-            "held: naive, flat, overlap, bucketed, zero1, zero2 or zero3, not {}",
-            plan.strategy);
+  if (const std::string obstacle = sizes.obstacle(plan); !obstacle.empty())
+    throw UsageError(obstacle);
   refuse_if(!plan.recording.trace.empty() || !plan.recording.report.empty(),
             "--trace and --report need the same ranks throughout: leave out --elastic");
   refuse_if(args.ranks.backend == "threads",
             "--elastic survives the loss of a process: leave out --backend threads");
-  refuse_if(plan.device != autograd::Device::cpu,
-            "--elastic trains on CPUs only: leave out --device");
-  const std::int64_t multiple = batch_multiple(sizes.first, sizes.second);
-  refuse_if(
-      plan.options.batch % (multiple * plan.options.accumulate) != 0,
-      "the batch of {} sequences must divide among {} to {} ranks{}, as --elastic may have any "
-      "of these: take --batch {}, or another multiple of {}",
-      plan.options.batch, sizes.first, sizes.second,
-      plan.options.accumulate == 1
-          ? ""
-          : fmt::format(" in {} micro-batches each", plan.options.accumulate),
-      multiple * plan.options.accumulate, multiple * plan.options.accumulate);
 }
 
 }  // namespace
 
 TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine,
-                       const std::optional<std::pair<int, int>>& elastic) {
+                       const std::optional<training::ElasticSizes>& elastic) {
   TrainingPlan plan = args.plan;
   plan_mesh(args, ranks, plan);
-  plan_model(args, elastic ? batch_multiple(elastic->first, elastic->second) : ranks, plan);
+  plan_model(args, elastic ? static_cast<int>(elastic->smallest_batch()) : ranks, plan);
   plan_pipeline(args, plan);
   plan_ranks(args, ranks, ranks_on_this_machine, plan);
   plan_outputs(args, plan);

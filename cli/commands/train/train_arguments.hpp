@@ -5,11 +5,12 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "cli/commands/train/elastic_option.hpp"
 #include "cli/commands/train/training_plan.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "cli/options/cli11_names.hpp"
 #include "cli/options/context_options.hpp"
 #include "cli/options/device_option.hpp"
 
@@ -17,6 +18,7 @@ namespace ringside::cli {
 
 struct TrainArguments {
   RanksOption ranks;
+  ElasticOption elastic;
   DeviceOption device;
   // The command line fills the plan directly. plan_from() chooses what was not given, or a resumed
   // run keeps its value.
@@ -36,6 +38,6 @@ struct TrainArguments {
 // UsageError if the arguments contradict each other, and Error if a checkpoint or a tokenizer does
 // not fit.
 TrainingPlan plan_from(const TrainArguments& args, int ranks, int ranks_on_this_machine,
-                       const std::optional<std::pair<int, int>>& elastic = {});
+                       const std::optional<training::ElasticSizes>& elastic = {});
 
 }  // namespace ringside::cli

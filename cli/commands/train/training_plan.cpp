@@ -135,20 +135,15 @@ void check_plan(const TrainingPlan& plan, int ranks) {
   recording_of(plan);
 }
 
-void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine, bool is_elastic) {
+void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine) {
   transformer::validate(plan.config);
   // On a GPU each rank checks its own memory, not the launcher.
   if (plan.device == autograd::Device::cuda && !environment("RANK")) return;
   if (plan.mesh) require_divisible(*plan.mesh, plan.config, plan.options, plan.strategy);
   const auto model = planning::model_from(plan.config, plan.model_name);
   const planning::Plan run = run_plan_of(plan, plan.data_ranks(ranks));
-  planning::RankMemory need = planning::memory_of_largest_rank(model, run);
-  if (is_elastic && plan.is_sharded())  // a neighbour's shard, its state and its gradient
-    need.rows.push_back({"copy", autograd::MemoryKind::optimizer_state,
-                         planning::checkpoint_bytes(model, run.types, run.types.gradients) /
-                             static_cast<double>(plan.data_ranks(ranks))});
   training::require_memory(
-      need, ranks_on_this_machine, plan.memory_limit_gb,
+      planning::memory_of_largest_rank(model, run), ranks_on_this_machine, plan.memory_limit_gb,
       "choose a smaller model or batch, fewer ranks on this machine, or --accumulate "
       "and --recompute full for fewer activations",
       plan.device, plan.save_every > 0 ? planning::checkpoint_bytes(model, run.types) : 0);

@@ -73,8 +73,8 @@ Recording recording_of(const TrainingPlan& plan);
 void check_plan(const TrainingPlan& plan, int ranks);
 
 // Throws Error, with the needed and the available memory, if the ranks on this machine do not fit
-// into its memory. In an elastic run under ZeRO each rank also holds a copy of another one's shard.
-void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine, bool is_elastic);
+// into its memory.
+void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine);
 
 // Creates the folders of the output files. Throws Error if a file cannot be written there, or if
 // the folder to save in holds another run, which must not be lost. A launcher calls it before there

@@ -72,51 +72,15 @@ TEST_CASE("elastic runs that lose ranks equal planned runs to the bit") {
   // 100.
   const std::string seed = std::to_string(::getpid());
   Sample sample;
-  for (const auto& [strategies, most] :
-       {std::pair<std::string, int>{"naive,flat,overlap,bucketed", 5}, {"zero1,zero2,zero3", 6}}) {
-    int taken = 0;
-    for (int i = 0; i < most; ++i) taken += i == 0 || sample.takes();
-    const std::string runs = std::to_string(taken);
-    const auto outcome =
-        run_program({RINGSIDE_ROOT "/tools/elastic-check", runs, ringside_binary},
-                    {{"STEPS", "60"}, {"SEED", seed}, {"STRATEGIES", strategies}}, Seconds(250));
-    CAPTURE(outcome.out);
-    CAPTURE(outcome.err);
-    CHECK(outcome.exit_code == 0);
-    CHECK(contains(outcome.out, fmt::format("{0} of {0} elastic runs, with ", runs)));
-  }
-}
-
-TEST_CASE("under ZeRO two ranks with the same shard end the run and two others do not") {
-  for (const char* strategy : {"zero2", "zero3"})
-    for (const int second : {2, 3}) {  // rank 2 holds the copy of rank 1's shard, rank 3 does not
-      CAPTURE(strategy);
-      CAPTURE(second);
-      const Folder folder;
-      const std::string metrics = folder / "metrics";
-      Program program(train({"--elastic", "1:4", "--restarts", "0", "--batch", "12", "--parallel",
-                             strategy, "--metrics", metrics}));
-      REQUIRE(eventually([&] { return steps_of(metrics).size() > 5; }));
-      program.send(SIGSTOP);  // the launcher: it must see both at once
-      kill_rank(program, 1);
-      kill_rank(program, second);
-      program.send(SIGCONT);
-      if (second == 3) {
-        REQUIRE(program.wait_for("members  ranks 0 and 2 after step "));
-        const auto taken = steps_of(metrics).size();
-        REQUIRE(eventually([&] { return steps_of(metrics).size() > taken + 5; }));
-        check_every_step(steps_of(metrics), steps_of(metrics).back().first);
-        continue;
-      }
-      const Outcome outcome = program.wait();
-      CAPTURE(outcome.err);
-      CHECK(outcome.exit_code == 1);
-      CHECK(outcome.survivors == "");
-      CHECK(contains(outcome.err,
-                     "ringside: 2 of 4 ranks are left, and they do not hold all shards: two ranks "
-                     "that hold the same shard are lost at once; go on from the last checkpoint, "
-                     "with --resume\n"));
-    }
+  int taken = 0;
+  for (int i = 0; i < 5; ++i) taken += i == 0 || sample.takes();
+  const auto outcome =
+      run_program({RINGSIDE_ROOT "/tools/elastic-check", std::to_string(taken), ringside_binary},
+                  {{"STEPS", "60"}, {"SEED", seed}}, Seconds(250));
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(contains(outcome.out, fmt::format("{0} of {0} elastic runs, with ", taken)));
 }
 
 TEST_CASE("a rank that is killed or stopped is replaced and the rank that printed too") {
@@ -223,25 +187,12 @@ TEST_CASE("a rank that ends with an error of its own ends an elastic job") {
   CHECK(outcome.exit_code == 1);
 }
 
-TEST_CASE("the copy of a neighbour's shard is counted before a run under ZeRO starts") {
-  const std::vector<std::string> large{"--d-model", "1600", "--layers",       "48",
-                                       "--heads",   "25",   "--parallel",     "zero3",
-                                       "--d-ff",    "6400", "--memory-limit", "1"};
-  const auto error_with = [&](std::vector<std::string> options) {
-    options.insert(options.end(), large.begin(), large.end());
-    return run_program(train(options)).err;
-  };
-  // 16 bytes for each of half of 1.97e9 parameters.
-  CHECK(contains(error_with({"-n", "2"}), ", optimizer 7.87 GB, "));
-  CHECK(contains(error_with({"--elastic", "2:2"}), ", optimizer 24 GB, "));
-}
-
 TEST_CASE("what an elastic run cannot do is said before it starts") {
   struct Case {
     std::vector<std::string> options;
     std::string sentence;
   };
-  const std::vector<Case> cases{
+  std::vector<Case> cases{
       {{"--batch", "16"},
        "the batch of 16 sequences must divide among 2 to 4 ranks, as --elastic may have any of "
        "these: take --batch 12, or another multiple of 12"},
@@ -250,14 +201,16 @@ TEST_CASE("what an elastic run cannot do is said before it starts") {
        "these: "
        "take --batch 24, or another multiple of 24"},
       {{"--mesh", "dp=4"}, "--elastic changes the number of ranks: leave out --mesh"},
-      {{"--parallel", "zero1_broadcast"},
-       "--elastic needs a strategy in which the other ranks hold all that a lost one held: naive, "
-       "flat, overlap, bucketed, zero1, zero2 or zero3, not zero1_broadcast"},
       {{"--trace", "t.json"},
        "--trace and --report need the same ranks throughout: leave out --elastic"},
       {{"--backend", "threads"},
        "--elastic survives the loss of a process: leave out --backend threads"},
       {{"-n", "3"}, "-n 3 and --elastic 2:4 contradict each other: leave out -n"}};
+  for (const char* name : {"zero1_broadcast", "zero1", "zero2", "zero3", "diloco:4"})
+    cases.push_back({{"--parallel", name},
+                     fmt::format("naive, flat, overlap or bucketed, not {}; any other goes on from "
+                                 "its last checkpoint, with --restarts N",
+                                 name)});
   for (const auto& [options, sentence] : cases) {
     auto all = options;
     all.insert(all.end(), {"--elastic", "2:4"});

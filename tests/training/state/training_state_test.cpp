@@ -324,7 +324,7 @@ TEST_CASE("what is written in the background equals what is saved at once to the
       auto tensors = run.model.named_parameters();
       for (const auto& state : run.trainer.optimizer().state()) tensors.push_back(state);
       for (const auto& each : tensors) each.tensor.fill_(7);
-      run.trainer.set_steps_taken(15);
+      run.trainer.resume_at(15);
       saving.finish();
       REQUIRE(names_in(meanwhile.path()) == names_in(at_once.path()));
       CHECK(names_in(meanwhile.path()).size() == 5);
