@@ -61,7 +61,7 @@ def built_kit(build):
     for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DRINGSIDE_NATIVE=OFF",
                      "-DRINGSIDE_CUDA=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_Gloo=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON",
                      "-DBUILD_TESTING=OFF", *(["-GNinja"] if shutil.which("ninja") else [])],
-                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", "ringside"]):
+                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", "ringside", "ringside_emulated"]):
         if command[1] == "-S" and (build / "CMakeCache.txt").exists():
             continue
         done = subprocess.run(command, capture_output=True, text=True)
@@ -101,7 +101,8 @@ def export(args):
     for path in kit.libraries:
         copy(path, hidden / "lib" / Path(path).name)
     copy(kit.program, hidden / "ringside-judge", 0o755)
-    copy(kit.ringside, hidden / "ringside", 0o755)  # ./exercise ringside
+    copy(kit.ringside, hidden / "bin/ringside", 0o755)  # ./exercise ringside, which finds in ../lib what --device emulated needs
+    copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", hidden / "lib/libringside_emulated.so")
     if any(kits.trains(kit, each) for each in chosen):
         for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/group_division"):
             name = f"training/{name}.hpp"
@@ -135,7 +136,7 @@ def export(args):
         copy(kit.programs[id], hidden / name, 0o755)
     write_json(hidden / "kit.json", {
         "version": commit, "root": "include", "compiler": "c++", "portable": True, "flags": kit.flags, "link": kit.link,
-        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "ringside",
+        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "bin/ringside",
         "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
     write_manifest(out)
     print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, to {out}")
