@@ -20,6 +20,7 @@ if(RINGSIDE_HAS_CUDA)
 endif()
 
 install(TARGETS ringside ringside-bench ringside-lab ${installed} ringside_options ringside_c EXPORT RingsideTargets)
+install(TARGETS ringside_emulated EXPORT RingsideTargets DESTINATION lib)  # where the program looks
 install(FILES collectives/c_interface/ringside.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(collectives/c_interface/ringside.pc.in ${PROJECT_BINARY_DIR}/ringside.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ringside.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,6 +1,6 @@
 // The implementations that device_memory() and device_kernels() choose from. autograd/cuda/, the
 // room above, defines the cuda_ functions; they throw Error if this build or this machine has no
-// GPU.
+// GPU. emulated_kernels() throws Error if the library ringside_emulated is not built.
 #pragma once
 
 #include "autograd/kernels/device_kernels.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/kernels/device_kernels.hpp"
 #include "autograd/tensor/device_memory.hpp"
 #include "base/error.hpp"
 #include "cli/launcher/exit.hpp"
@@ -47,6 +48,8 @@ Device device_from(const DeviceOption& option, autograd::DType dtype) {
   if (device == Device::cpu) return device;
   refuse_if(dtype == autograd::DType::fp64,
             "--dtype fp64 needs --device cpu: {} supports fp32 and bf16", option.name);
+  if (device == Device::emulated)
+    static_cast<void>(autograd::device_kernels(device));  // throws if they are not built
   if (device != Device::cuda) return device;
   if (const auto missing = collectives::cuda::what_is_missing())
     fail("--device cuda: {}; --device emulated runs the GPU's kernels on the CPU", *missing);

@@ -62,7 +62,7 @@ def built_kit(build):
     for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DRINGSIDE_NATIVE=OFF",
                      "-DRINGSIDE_CUDA=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_Gloo=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON",
                      "-DBUILD_TESTING=OFF", *(["-GNinja"] if shutil.which("ninja") else [])],
-                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", *PROGRAMS]):
+                    ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", "ringside_emulated", *PROGRAMS]):
         if command[1] == "-S" and (build / "CMakeCache.txt").exists():
             continue
         done = subprocess.run(command, capture_output=True, text=True)
@@ -102,8 +102,9 @@ def export(args):
     for path in kit.libraries:
         copy(path, hidden / "lib" / Path(path).name)
     copy(kit.program, hidden / "ringside-judge", 0o755)
-    for name in PROGRAMS:  # ./exercise ringside
-        copy(Path(kit.ringside).with_name(name), hidden / name, 0o755)
+    for name in PROGRAMS:  # ./exercise ringside, which finds in ../lib what --device emulated needs
+        copy(Path(kit.ringside).with_name(name), hidden / "bin" / name, 0o755)
+    copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", hidden / "lib/libringside_emulated.so")
     if any(kits.trains(kit, each) for each in chosen):
         for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/group_division"):
             name = f"training/{name}.hpp"
@@ -137,7 +138,7 @@ def export(args):
         copy(kit.programs[id], hidden / name, 0o755)
     write_json(hidden / "kit.json", {
         "version": commit, "root": "include", "compiler": "c++", "portable": True, "flags": kit.flags, "link": kit.link,
-        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "ringside",
+        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "bin/ringside",
         "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
     write_manifest(out)
     print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, to {out}")

@@ -689,6 +689,9 @@ def exported(kit, exercise):
                 yield f"the export shows a model answer of rubric.md, in {page.relative_to(course)}: {shown}"
         if shutil.which("gdb") and not shows_tensors(course / ".ringside/ringside-judge"):
             yield "gdb cannot show a tensor in the export: tensor.cpp was compiled without debug information"
+        emulated = ["ringside", "train", "--device", "emulated", "--steps", "1", "--layers", "1", "--sequence", "8", "--batch", "1"]
+        if said := subprocess.run(["./exercise", *emulated], cwd=course, capture_output=True, text=True).stderr:
+            yield f"`./exercise {' '.join(emulated)}`: {said}"
     told = subprocess.run(["./exercise", "check", exercise["id"]], cwd=course, capture_output=True, text=True).stdout
     if ": not written, 0 of" not in told:
         yield f"the starter in the export: {told}"

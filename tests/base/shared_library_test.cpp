@@ -19,6 +19,11 @@ TEST_CASE("a missing library is an error that says where it was looked for") {
                        "NCCL cannot be opened: neither the loader nor /opt/none has libnone.so.2; "
                        "install it, or add its folder to LD_LIBRARY_PATH",
                        Error);
+  CHECK_THROWS_WITH_AS(
+      SharedLibrary("the device", "libnone.so", "/opt/none", "build it: make none"),
+      "the device cannot be opened: neither the loader nor /opt/none has libnone.so; build it: "
+      "make none",
+      Error);
 }
 
 TEST_CASE("a function that a library lacks is an error that names both") {

@@ -18,6 +18,9 @@ foreach(rank 0 1 2)
   endif()
 endforeach()
 
+# The program finds the kernels of the emulated device.
+run(${FOLDER}/prefix/bin/ringside train --device emulated --steps 1 --layers 1 --sequence 8 --batch 1)
+
 # A C program, by CMake, and by pkg-config where that is installed.
 set(programs from_c)
 find_program(PKG_CONFIG pkg-config)

@@ -1,4 +1,5 @@
-// DeviceKernels of the emulated device: the GPU's kernels, run on the CPU.
+// DeviceKernels of the emulated device: the GPU's kernels, run on the CPU. A library of its own
+// (emulated_device.cpp), which calls the tensors of the program that opens it.
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/devices.hpp"
 #include "autograd/kernels/emulated/emulated.hpp"
@@ -37,9 +38,10 @@ struct EmulatedLauncher {
 
 }  // namespace
 
-const DeviceKernels& emulated_kernels() {
+// What a program looks up in the library.
+extern "C" const DeviceKernels* ringside_emulated_kernels() {
   static const cuda::KernelsOn<EmulatedLauncher> kernels;
-  return kernels;
+  return &kernels;
 }
 
 }  // namespace ringside::autograd

@@ -2,6 +2,7 @@
 // and the commands with --device.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <mutex>
 #include <sstream>
 
@@ -212,6 +213,23 @@ TEST_CASE("device program: unsupported devices and dtypes are refused") {
     CHECK(outcome.err == "ringside: --device cuda: " + *missing +
                              "; --device emulated runs the GPU's kernels on the CPU\n");
   }
+}
+
+TEST_CASE("device program: without the library of its kernels, emulated says how to build it") {
+  using namespace testing;
+  const TemporaryDirectory folder;
+  const auto program = folder.path() / "bin/ringside";
+  std::filesystem::create_directory(program.parent_path());
+  std::filesystem::copy_file(ringside_binary, program);
+  const auto outcome =
+      run_program({program, "train", "-n", "2", "--device", "emulated", "--steps", "1"});
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.out == "");
+  CHECK(outcome.err ==
+        "ringside: the emulated device cannot be opened: neither the loader nor " +
+            (folder.path() / "lib").string() +
+            " has libringside_emulated.so; build it: cmake --build --preset release --target "
+            "ringside_emulated\n");
 }
 
 }  // namespace ringside::cli

@@ -1,12 +1,16 @@
-// Memory of the emulated device: the heap. A launch returns when its kernel is done, so
-// synchronise() and fence() have nothing to wait for.
+// The emulated device. Its memory is the heap. A launch returns when its kernel is done, so
+// synchronise() and fence() have nothing to wait for. Its kernels (emulated_kernels.cpp) are a
+// library that is opened when they are first used: only debuggers and tests need them, and they take
+// longer to compile than any other source.
 #include "autograd/kernels/devices.hpp"
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "base/clock.hpp"
 #include "base/memory.hpp"
+#include "base/shared_library.hpp"
 
 namespace ringside::autograd {
 namespace {
@@ -50,11 +54,26 @@ class EmulatedMemory final : public DeviceMemory {
   }
 };
 
+const DeviceKernels& open_kernels() {
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  const SharedLibrary library(
+      "the emulated device", "libringside_emulated.so", program.parent_path().parent_path() / "lib",
+      "build it: cmake --build --preset release --target ringside_emulated");
+  const DeviceKernels* (*kernels)() = nullptr;
+  library.find(kernels, "ringside_emulated_kernels");
+  return *kernels();
+}
+
 }  // namespace
 
 DeviceMemory& emulated_memory() {
   static EmulatedMemory memory;
   return memory;
+}
+
+const DeviceKernels& emulated_kernels() {
+  static const DeviceKernels& kernels = open_kernels();
+  return kernels;
 }
 
 }  // namespace ringside::autograd
