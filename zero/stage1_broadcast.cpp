@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
@@ -22,7 +22,7 @@ void ShardedOptimizer::step() {
   for (std::size_t g = 0; g < groups().size(); ++g)
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
       const auto& [name, parameter] = groups()[g].parameters[i];
-      parallel::broadcast(parameter, owner(g, i), group_, name);
+      ddp::broadcast(parameter, owner(g, i), group_, name);
     }
 }
 

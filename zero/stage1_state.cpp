@@ -1,6 +1,6 @@
 #include "zero/stage1_state.hpp"
 
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
@@ -19,7 +19,7 @@ ShardedState::ShardedState(const autograd::Module& module, collectives::ProcessG
 void ShardedState::launch(std::size_t b, const std::string& label) {
   take_gradients(b);
   under_way_.push_back(
-      parallel::reduce_scatter_mean_async(memory(b), plan().shard_of(memory(b), b), group_, label));
+      ddp::reduce_scatter_mean_async(memory(b), plan().shard_of(memory(b), b), group_, label));
 }
 
 void ShardedState::finish() {

@@ -61,8 +61,8 @@ class ShardedState : public ddp::GradientBuckets {
   void launch(std::size_t bucket, const std::string& label) override;
 
   FlatParameters parameters_;
-  HasGradient has_gradient_;                     // at the last finish()
-  std::vector<parallel::ScopedWork> under_way_;  // [bucket]
+  HasGradient has_gradient_;                // at the last finish()
+  std::vector<ddp::ScopedWork> under_way_;  // [bucket]
 };
 
 }  // namespace ringside::zero

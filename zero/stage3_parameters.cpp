@@ -7,8 +7,8 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "base/error.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
@@ -75,7 +75,7 @@ ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& 
       group_(group),
       plan_(buckets_of(units, true, alone), group.rank(), group.size(), fp32_shards),
       frozen_(buckets_of(units, false, alone), group.rank(), group.size()) {
-  parallel::replicate(module, group);
+  ddp::replicate(module, group);
   add_flats(units, plan_);
   add_flats(units, frozen_);
   std::vector<Tensor> bucket_shards;
@@ -191,8 +191,8 @@ void ShardedParameters::start_unshard(Flat& flat) {
   if (flat.in_memory()) return;
   flat.whole.storage()->restore();
   autograd::convert_into(flat.part, flat.shard);  // rounds before the network
-  flat.all_gather.emplace(parallel::all_gather_async(flat.part, flat.whole, group_,
-                                                     fmt::format("parameters of {}", flat.unit)));
+  flat.all_gather.emplace(ddp::all_gather_async(flat.part, flat.whole, group_,
+                                                fmt::format("parameters of {}", flat.unit)));
 }
 
 void ShardedParameters::unshard(Flat& flat) {

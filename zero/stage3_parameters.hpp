@@ -94,7 +94,7 @@ class ShardedParameters {
     autograd::Tensor whole;  // end to end, then padding; dropped while the unit is sharded
     autograd::Tensor part;   // this rank's part of whole
     autograd::Tensor shard;  // the numbers of part, kept; fp32 if fp32_shards
-    std::optional<parallel::ScopedWork> all_gather = {};
+    std::optional<ddp::ScopedWork> all_gather = {};
     bool in_memory() const { return whole.storage()->data() != nullptr; }
   };
   using FlatIndices = std::vector<std::size_t>;  // into flats_, sorted

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "autograd/optim/adamw.hpp"
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 #include "planning/account.hpp"
 #include "tests/zero/llama.hpp"
 #include "tests/zero/stages.hpp"
@@ -31,7 +31,7 @@ void agrees(const transformer::Config& config, int stage, int size) {
     transformer::Model model(config);
     Strategy strategy(model, group);
     const auto optimizer =
-        strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+        strategy.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_adamw);
     for (int step = 0; step < 2; ++step) {
       backward(loss_of(model, group.rank()));
       strategy.finish();
@@ -96,7 +96,7 @@ void sends_what_the_account_says(int stage, bool tied) {
           transformer::Model model(config);
           Strategy strategy(model, group);
           const auto optimizer =
-              strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+              strategy.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_adamw);
           const auto before = group.traffic().payload_bytes_sent;
           {
             const auto accumulate = strategy.no_sync();

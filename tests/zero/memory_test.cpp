@@ -58,7 +58,7 @@ void holds(const std::function<Fractions(double p)>& formula) {
       const Fractions kept = formula(group.size());
       Strategy strategy(model, group);
       const auto optimizer =
-          strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+          strategy.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_adamw);
       must_hold("after construction", n, kept);
       for (int step = 0; step < 2; ++step) {
         backward(loss_of(model, group.rank()));

@@ -134,7 +134,7 @@ TEST_CASE("every stage starts a layer's reduce-scatter before backward enters th
 TEST_CASE("in stages 2 and 3 at most two reduce-scatters are under way") {
   const auto check = [](DeepNet& net, auto&& stage) {
     std::size_t most = 0;
-    parallel::GradientHooks hooks;
+    ddp::GradientHooks hooks;
     for (const auto& [name, parameter] : net.named_parameters())
       hooks.add(parameter,
                 [&](const Tensor&) { most = std::max(most, stage.gradients().under_way()); });

@@ -65,10 +65,10 @@ void more_ranks_than_elements() {
     One net, alone;
     Stage stage(net, group);
     const auto optimizer =
-        stage.make_optimizer({{parallel::trained_parameters(net), 0.5, 0}}, make_adamw);
+        stage.make_optimizer({{ddp::trained_parameters(net), 0.5, 0}}, make_adamw);
     require(optimizer->state().empty() == (group.rank() > 0), "rank {} keeps {} tensors",
             group.rank(), optimizer->state().size());
-    AdamW adamw({{parallel::trained_parameters(alone), 0.5, 0}});
+    AdamW adamw({{ddp::trained_parameters(alone), 0.5, 0}});
     for (int step = 0; step < 3; ++step) {
       const Tensor mine = Tensor::full({1, 1}, group.rank(), DType::fp64);
       const Tensor mean = Tensor::full({1, 1}, 1.5, DType::fp64);
@@ -103,7 +103,7 @@ TEST_CASE(
       transformer::Model model(small_llama(), DType::bf16), other(small_llama(), DType::bf16);
       zero::ShardedParameters with_masters(model, group), fp32(other, group, {}, true);
       const auto groups_of = [](const transformer::Model& its) {
-        return std::vector<ParameterGroup>{{parallel::trained_parameters(its), 1e-4, 0.1}};
+        return std::vector<ParameterGroup>{{ddp::trained_parameters(its), 1e-4, 0.1}};
       };
       const auto masters = with_masters.make_optimizer(groups_of(model), make_adamw),
                  shards = fp32.make_optimizer(groups_of(other), make_adamw);

@@ -49,7 +49,7 @@ void two_calls_for_each_bucket(std::size_t micro_batches, std::size_t reduce_sca
           ToyNet net(0, DType::fp32);
           Stage stage(net, group);
           const auto optimizer =
-              stage.make_optimizer({{parallel::trained_parameters(net), 0.01, 0}}, make_sgd);
+              stage.make_optimizer({{ddp::trained_parameters(net), 0.01, 0}}, make_sgd);
           const std::size_t buckets = stage.plan().buckets().size();
           require(buckets == 2, "{} buckets", buckets);
           const std::uint64_t bytes =
@@ -90,7 +90,7 @@ void sends_what_units_need(bool tied, bool recomputes) {
                 bytes += bytes_of_calls(times, 4 * stage.plan().padded_elements(b), group);
           }
           const auto optimizer =
-              stage.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_sgd);
+              stage.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_sgd);
           for (int step = 0; step < 2; ++step)
             must_send(group, calls, bytes, [&] {
               backward(loss_of(model, group.rank()));

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::training {
 
@@ -17,7 +17,7 @@ void share_state(Trainer& trainer, collectives::ProcessGroup& group, bool is_new
   group.all_reduce(std::span(lacks_state), ReduceOp::max, "ranks without the state");
   if (lacks_state[0] == 0) return;
   for (const auto& [name, tensor] : trainer.optimizer().state())
-    parallel::broadcast(tensor, 0, group, name);
+    ddp::broadcast(tensor, 0, group, name);
   trainer.set_steps_taken(steps[0]);
 }
 
