@@ -15,6 +15,7 @@
 #include "cli/commands/options/options.hpp"
 #include "cli/commands/options/rank_options.hpp"
 #include "cli/commands/train/device_option.hpp"
+#include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands/options/option_checks.hpp"
+#include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "cli/launcher/exit.hpp"
 #include "planning/plan.hpp"
 #include "training/mesh/group_division.hpp"
