@@ -10,11 +10,11 @@
 #include "cli/commands/options/option_checks.hpp"
 #include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "cli/launcher/exit.hpp"
-#include "planning/plan.hpp"
 #include "training/mesh/group_division.hpp"
 #include "training/run_options.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/recompute_groups.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -96,9 +96,8 @@ int batch_multiple(int smallest, int largest) {
   return static_cast<int>(multiple);
 }
 
-// Attention keeps no scores, so selective recomputation has nothing to compute again.
 void set_recomputation(const TrainArguments& args, TrainerOptions& options) {
-  if (args.recompute) options.recompute = planning::recomputation_from(*args.recompute).groups;
+  if (args.recompute) options.recompute = transformer::recompute_groups_from(*args.recompute);
 }
 
 TrainerOptions options_of_new_run(const TrainArguments& args, const Config& config,
