@@ -50,9 +50,9 @@ void agrees(const transformer::Config& config, int stage, int size) {
 
 void agrees_at_every_stage(const transformer::Config& config, int size) {
   agrees<Replicated<ddp::Bucketed>>(config, 0, size);
-  agrees<zero::ShardedState>(config, 1, size);
-  agrees<zero::ShardedGradients>(config, 2, size);
-  agrees<zero::ShardedParameters>(config, 3, size);
+  agrees<zero::Zero1>(config, 1, size);
+  agrees<zero::Zero2>(config, 2, size);
+  agrees<zero::Zero3>(config, 3, size);
 }
 
 }  // namespace
@@ -118,8 +118,8 @@ void sends_what_the_account_says(int stage, bool tied) {
 
 TEST_CASE("the bytes of the account are those on the wire") {
   for (const bool tied : {false, true}) {
-    sends_what_the_account_says<zero::ShardedState>(1, tied);
-    sends_what_the_account_says<zero::ShardedGradients>(2, tied);
-    sends_what_the_account_says<zero::ShardedParameters>(3, tied);
+    sends_what_the_account_says<zero::Zero1>(1, tied);
+    sends_what_the_account_says<zero::Zero2>(2, tied);
+    sends_what_the_account_says<zero::Zero3>(3, tied);
   }
 }

@@ -100,15 +100,15 @@ void others_hold_what_a_lost_rank_held(bool updates_alone) {
 }  // namespace
 
 TEST_CASE("whichever rank of ZeRO is lost the others hold the model and the optimizer's state") {
-  others_hold_what_a_lost_rank_held<zero::ShardedState>(false);
-  others_hold_what_a_lost_rank_held<zero::ShardedGradients>(false);
-  others_hold_what_a_lost_rank_held<zero::ShardedParameters>(true);
+  others_hold_what_a_lost_rank_held<zero::Zero1>(false);
+  others_hold_what_a_lost_rank_held<zero::Zero2>(false);
+  others_hold_what_a_lost_rank_held<zero::Zero3>(true);
 }
 
 TEST_CASE("two ranks of ZeRO that hold the same shard must not be lost at once") {
   for (const int second : {2, 3})
     on_every_transport(4, [&](ProcessGroup& group) {
-      zero::HeldShards held = train<zero::ShardedParameters>(group, false);
+      zero::HeldShards held = train<zero::Zero3>(group, false);
       const bool is_lost = group.rank() == 1 || group.rank() == second;
       ProcessGroup rest = group.split(is_lost ? 1 : 0);
       if (is_lost) return;

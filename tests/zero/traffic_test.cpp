@@ -80,7 +80,7 @@ void sends_what_units_need(bool tied, bool recomputes) {
         [&](ProcessGroup& group) {
           transformer::Model model(small_llama(tied));
           model.set_recompute({recomputes ? 1 : 0});
-          zero::ShardedParameters stage(model, group);
+          zero::Zero3 stage(model, group);
           const auto& units = stage.plan().buckets();
           require(units.size() == (tied ? 4 : 5), "{} units", units.size());
           std::uint64_t calls = 0, bytes = 0;
@@ -131,7 +131,7 @@ TEST_CASE("without history stage 3 gathers a unit once for each use") {
         3,
         [tied](ProcessGroup& group) {
           transformer::Model model(small_llama(tied));
-          zero::ShardedParameters stage(model, group);
+          zero::Zero3 stage(model, group);
           const NoGrad no_grad;
           std::uint64_t bytes = bytes_of_calls(1, stage.plan().padded_bytes(), group);
           const auto& units = stage.plan().buckets();
@@ -154,7 +154,7 @@ TEST_CASE("stage 3 gathers a unit once if it is both the first and the last in u
         size,
         [](ProcessGroup& group) {
           ToyNet net(0, DType::fp32);
-          zero::ShardedParameters stage(net, group);
+          zero::Zero3 stage(net, group);
           must_send(group, 2, bytes_of_calls(2, stage.plan().padded_bytes(), group), [&] {
             backward(loss_of_rows<float>(net, 0, 4));
             stage.finish();
