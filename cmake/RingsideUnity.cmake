@@ -21,7 +21,7 @@ set(stand_alone
   collectives/proof/lockstep.cpp
   collectives/transport/tcp.cpp
   ddp/bucketed.cpp
-  zero/stage3_parameters.cpp)
+  zero/zero3.cpp)
 # These use a name of another source of their folder: a helper, a test's fixture. Kernels stand alone so that
 # what the compiler makes of one does not depend on others (ringside_stands_alone). A student's program links
 # some of planning/, but not transformer/, which others of planning/ use.

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "ddp/buckets.hpp"
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 
 namespace ringside::ddp {
 
@@ -17,7 +17,7 @@ double BucketSize::mean_bytes() const {
 
 std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const BackwardTimes& times) {
   double gradient_mb = 0;
-  for (const auto& [name, tensor] : parallel::trained_parameters(module))
+  for (const auto& [name, tensor] : trained_parameters(module))
     gradient_mb +=
         static_cast<double>(tensor.elements()) * static_cast<double>(size_of(tensor.dtype())) / 1e6;
   std::vector<BucketSize> sizes;

@@ -56,7 +56,7 @@ void BucketQueue::launch_needed(const std::vector<bool>& needed) {
   }
 }
 
-void BucketQueue::wait(const parallel::ScopedWork& work, std::size_t b) const {
+void BucketQueue::wait(const ScopedWork& work, std::size_t b) const {
   try {
     work.wait();
   } catch (const Error& error) {

@@ -18,8 +18,8 @@
 
 #include "collectives/process_group.hpp"
 #include "ddp/buckets.hpp"
-#include "parallel/gradient_hooks.hpp"
-#include "parallel/scoped_work.hpp"
+#include "ddp/gradient_hooks.hpp"
+#include "ddp/scoped_work.hpp"
 
 namespace ringside::ddp {
 
@@ -57,9 +57,9 @@ class BucketQueue {
   void launch_needed(const std::vector<bool>& needed);
   void start_over();
   // Waits for a bucket's collective. If it fails, the error names the gradients that are missing.
-  void wait(const parallel::ScopedWork& work, std::size_t bucket) const;
+  void wait(const ScopedWork& work, std::size_t bucket) const;
   // While the result lives, gradients are accepted and nothing is launched.
-  [[nodiscard]] parallel::Paused pause() { return parallel::Paused(launching_, false); }
+  [[nodiscard]] Paused pause() { return Paused(launching_, false); }
 
   // Since the last start_over(), gradients under pause() included.
   bool has_gradient(std::size_t bucket, std::size_t entry) const {
@@ -82,7 +82,7 @@ class BucketQueue {
   std::vector<std::vector<std::string>> missing_;
   std::size_t next_ = 0;  // the bucket to launch next
   bool launching_ = true;
-  parallel::GradientHooks hooks_;  // the last member: destroyed before those that the hooks use
+  GradientHooks hooks_;  // the last member: destroyed before those that the hooks use
 };
 
 }  // namespace ringside::ddp

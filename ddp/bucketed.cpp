@@ -1,20 +1,20 @@
 #include "ddp/bucketed.hpp"
 
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
 Bucketed::Bucketed(const autograd::Module& module, collectives::ProcessGroup& group,
                    double bucket_mb)
     : GradientBuckets(plan_buckets(module, bucket_mb), group) {
-  parallel::replicate(module, group);
+  replicate(module, group);
   for (const Bucket& bucket : buckets()) allocate_next(bucket.elements);
 }
 
 void Bucketed::launch(std::size_t b, const std::string& label) {
   take_gradients(b);
-  under_way_.push_back(parallel::all_reduce_mean_async(memory(b), group_, label));
+  under_way_.push_back(all_reduce_mean_async(memory(b), group_, label));
 }
 
 void Bucketed::finish() {

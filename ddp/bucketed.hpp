@@ -30,7 +30,7 @@ class Bucketed : public GradientBuckets {
  private:
   void launch(std::size_t bucket, const std::string& label) override;
 
-  std::vector<parallel::ScopedWork> under_way_;  // [bucket]
+  std::vector<ScopedWork> under_way_;  // [bucket]
 };
 
 }  // namespace ringside::ddp

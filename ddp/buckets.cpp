@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 
 namespace ringside::ddp {
 
@@ -34,7 +34,7 @@ std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_m
                                  const Alone& alone) {
   require(bucket_mb > 0, "a bucket must hold more than 0 MB, but its limit is {} MB", bucket_mb);
   const auto limit = static_cast<std::size_t>(bucket_mb * 1e6) + 1;
-  return plan_buckets(parallel::trained_parameters(module), limit,
+  return plan_buckets(trained_parameters(module), limit,
                       std::min(limit, static_cast<std::size_t>(first_bucket_mb * 1e6)), alone);
 }
 

@@ -2,16 +2,16 @@
 
 #include "base/error.hpp"
 #include "ddp/gradient_errors.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
 using autograd::Tensor;
 
 Flat::Flat(const autograd::Module& module, collectives::ProcessGroup& group)
-    : parameters_(parallel::trained_parameters(module)), group_(group) {
-  parallel::replicate(module, group);
+    : parameters_(trained_parameters(module)), group_(group) {
+  replicate(module, group);
   if (parameters_.empty()) return;
   const auto& [first_name, first] = parameters_.front();
   std::int64_t elements = 0;
@@ -47,7 +47,7 @@ void Flat::finish() {
   if (end == 0) return;
 
   try {
-    parallel::all_reduce_mean(view_at(0, {end}), group_, label_without("flat buffer", missing));
+    all_reduce_mean(view_at(0, {end}), group_, label_without("flat buffer", missing));
   } catch (const Error& error) {
     rethrow_with_names(error, group_.rank(), missing);
   }

@@ -19,7 +19,7 @@ class GradientBuckets : public BucketQueue {
 
   // While the result lives, backward only accumulates gradients on this rank. Use it for all but
   // the last micro-batch of a step.
-  [[nodiscard]] parallel::Paused no_sync() { return pause(); }
+  [[nodiscard]] Paused no_sync() { return pause(); }
 
  protected:
   using BucketQueue::BucketQueue;

@@ -1,13 +1,13 @@
 #include "ddp/naive.hpp"
 
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
 Naive::Naive(const autograd::Module& module, collectives::ProcessGroup& group)
-    : parameters_(parallel::trained_parameters(module)), group_(group) {
-  parallel::replicate(module, group);
+    : parameters_(trained_parameters(module)), group_(group) {
+  replicate(module, group);
 }
 
 void Naive::finish() {
@@ -15,7 +15,7 @@ void Naive::finish() {
     // A rank that has this gradient makes a call that this rank skips. Then the labels of the next
     // calls differ, and both ranks throw.
     if (!parameter.grad().defined()) continue;
-    parallel::all_reduce_mean(parameter.grad(), group_, name);
+    all_reduce_mean(parameter.grad(), group_, name);
   }
 }
 

@@ -1,17 +1,17 @@
 #include "ddp/overlap.hpp"
 
 #include "ddp/gradient_errors.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
 Overlap::Overlap(const autograd::Module& module, collectives::ProcessGroup& group)
-    : parameters_(parallel::trained_parameters(module)),
+    : parameters_(trained_parameters(module)),
       group_(group),
       held_(parameters_.size()),
       launched_(parameters_.size()) {
-  parallel::replicate(module, group);
+  replicate(module, group);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     hooks_.add(parameters_[i].tensor, [this, i](const autograd::Tensor&) { on_gradient(i); });
 }
@@ -31,7 +31,7 @@ void Overlap::launch(std::size_t i) {
   const auto& [name, parameter] = parameters_[i];
   const autograd::Tensor gradient = parameter.grad();
   parameter.set_grad({});
-  under_way_.push_back({i, gradient, parallel::all_reduce_mean_async(gradient, group_, name)});
+  under_way_.push_back({i, gradient, all_reduce_mean_async(gradient, group_, name)});
 }
 
 void Overlap::finish() {

@@ -13,8 +13,8 @@
 
 #include "autograd/nn/module.hpp"
 #include "collectives/process_group.hpp"
-#include "parallel/gradient_hooks.hpp"
-#include "parallel/scoped_work.hpp"
+#include "ddp/gradient_hooks.hpp"
+#include "ddp/scoped_work.hpp"
 
 namespace ringside::ddp {
 
@@ -34,7 +34,7 @@ class Overlap {
 
   // While the result lives, backward only accumulates gradients on this rank. Use it for all but
   // the last micro-batch of a step.
-  [[nodiscard]] parallel::Paused no_sync() { return parallel::Paused(synchronizing_, false); }
+  [[nodiscard]] Paused no_sync() { return Paused(synchronizing_, false); }
 
   // All-reduces started since the last finish().
   int launched() const { return static_cast<int>(under_way_.size()); }
@@ -43,7 +43,7 @@ class Overlap {
   struct UnderWay {
     std::size_t parameter;
     autograd::Tensor gradient;
-    parallel::ScopedWork work;
+    ScopedWork work;
   };
   void on_gradient(std::size_t i);
   void launch(std::size_t i);
@@ -56,7 +56,7 @@ class Overlap {
   // [parameter]: its all-reduce has started since the last finish().
   std::vector<bool> launched_;
   std::vector<UnderWay> under_way_;
-  parallel::GradientHooks hooks_;  // the last member: destroyed before those that the hooks use
+  GradientHooks hooks_;  // the last member: destroyed before those that the hooks use
 };
 
 }  // namespace ringside::ddp

@@ -5,7 +5,7 @@
 #include "autograd/engine/node.hpp"
 #include "autograd/tensor/layout.hpp"
 #include "base/error.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::parallel {
 
@@ -23,7 +23,7 @@ std::string gradient_of(std::string_view label) {
 // The sum of all ranks' x, in new memory.
 Tensor sum_of_ranks(const Tensor& x, ProcessGroup& group, std::string_view label) {
   const Tensor terms = x.contiguous(), sum = autograd::empty_like(terms);
-  all_reduce_sum(terms, sum, group, label);
+  ddp::all_reduce_sum(terms, sum, group, label);
   return sum;
 }
 
@@ -42,7 +42,7 @@ Tensor all_gather_tokens(const Tensor& x_any_strides, ProcessGroup& group, std::
   const Tensor x = x_any_strides.contiguous();
   const std::int64_t batch = x.size(0), tokens = x.size(1), d = x.size(2), ranks = group.size();
   const Tensor blocks = Tensor::empty({ranks, batch, tokens, d}, x.dtype(), x.device());
-  all_gather(x, blocks, group, label);
+  ddp::all_gather(x, blocks, group, label);
   return blocks.transpose(0, 1).contiguous().reshape({batch, ranks * tokens, d});
 }
 
@@ -57,14 +57,14 @@ Tensor reduce_scatter_tokens(const Tensor& partial, ProcessGroup& group, std::st
   const Tensor blocks =
       partial.reshape({batch, ranks, tokens / ranks, d}).transpose(0, 1).contiguous();
   const Tensor own = Tensor::empty({batch, tokens / ranks, d}, partial.dtype(), partial.device());
-  reduce_scatter_sum(blocks, own, group, label);
+  ddp::reduce_scatter_sum(blocks, own, group, label);
   return own;
 }
 
 // Block i of x -> rank i, in new memory.
 Tensor exchange(const Tensor& x_any_strides, ProcessGroup& group, std::string_view label) {
   const Tensor x = x_any_strides.contiguous(), received = autograd::empty_like(x);
-  parallel::all_to_all(x, received, group, label);
+  ddp::all_to_all(x, received, group, label);
   return received;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collectives/process_group.hpp"
-#include "parallel/scoped_work.hpp"
+#include "ddp/scoped_work.hpp"
 
 namespace ringside::parallel {
 
@@ -26,11 +26,11 @@ class NeighbourExchange {
   }
 
   void wait() const {
-    for (const ScopedWork& work : works_) work.wait();
+    for (const ddp::ScopedWork& work : works_) work.wait();
   }
 
  private:
-  std::vector<ScopedWork> works_;
+  std::vector<ddp::ScopedWork> works_;
 };
 
 }  // namespace ringside::parallel

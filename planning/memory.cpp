@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "autograd/ops/ops.hpp"
 #include "planning/formulas/activations.hpp"
 #include "planning/formulas/parameters.hpp"
 #include "planning/formulas/state.hpp"
@@ -157,49 +156,6 @@ RankMemory memory_of_largest_rank(const Model& model, const Plan& plan) {
     if (memory.total() > largest.total()) largest = std::move(memory);
   }
   return largest;
-}
-
-RankMemory memory_to_evaluate(const Model& model, autograd::DType dtype, std::int64_t sequences,
-                              std::int64_t length, bool gradients, double kept_logits,
-                              autograd::Device device) {
-  const Types types = types_of(dtype);
-  const Plan plan{.micro_batch = sequences, .sequence = length, .types = types, .device = device};
-  RankMemory memory;
-  Rows rows(memory, model, plan);
-  const double parameters = parameter_count(model).back().value();
-  memory.rows = {{"parameters", MemoryKind::parameters, types.parameters * parameters}};
-  if (gradients) {
-    memory.rows.push_back({"gradients", MemoryKind::gradients, types.gradients * parameters});
-    rows.activations(pipeline_part(model, plan, 0));
-  } else {
-    const auto logits = autograd::cross_entropy_rows(length, model.vocabulary);
-    memory.rows.push_back(
-        {"activations", MemoryKind::activations,
-         block_activations(model, plan).value() + types.activations * static_cast<double>(logits) *
-                                                      static_cast<double>(model.vocabulary)});
-  }
-  memory.rows.push_back({"logits", MemoryKind::activations,
-                         types.activations * kept_logits * static_cast<double>(model.vocabulary)});
-  return memory;
-}
-
-RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::int64_t tokens) {
-  const Types types = types_of(dtype);
-  const Plan seen{.sequence = std::min(tokens, model.sequence), .types = types};
-  const double cache = static_cast<double>(model.layers) * 2 *
-                       static_cast<double>(model.kv_width()) * static_cast<double>(model.sequence),
-               logits = static_cast<double>(model.vocabulary);
-  RankMemory memory;
-  memory.rows = {{"parameters", MemoryKind::parameters,
-                  types.parameters * parameter_count(model).back().value()},
-                 {"KV cache, activations", MemoryKind::activations,
-                  block_activations(model, seen).value() + types.activations * (cache + logits)}};
-  return memory;
-}
-
-double checkpoint_bytes(const Model& model, const Types& types) {
-  return parameter_count(model).back().value() *
-         (types.parameters + types.masters() + types.moments());
 }
 
 std::vector<RankMemory> memory_of_stages(const Model& model, const Plan& plan) {

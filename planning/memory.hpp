@@ -1,5 +1,6 @@
-// Memory: what a rank needs, by the formulas of formulas/. The one model of memory: a training run
-// asks it before anything is allocated, and so do `account`, `bench` and the simulation's page.
+// Memory: what a rank needs, by the formulas of formulas/, with their sources. `account`, `bench`
+// and the simulation's page ask it. A training run checks its memory by itself
+// (training/memory_need.hpp).
 //
 // It holds for the trainer of this program and for others. Where they differ (Plan::types,
 // Plan::recompute, Model::own) the plan or the model says so.
@@ -45,19 +46,6 @@ RankMemory memory_of_rank(const Model& model, const Plan& plan, std::int64_t ind
 
 // Of the pipeline rank that needs most.
 RankMemory memory_of_largest_rank(const Model& model, const Plan& plan);
-
-// For transformer::evaluate() with `sequences` sequences of `length` tokens at once, and the logits
-// of `kept_logits` tokens kept.
-RankMemory memory_to_evaluate(const Model& model, autograd::DType dtype, std::int64_t sequences,
-                              std::int64_t length, bool gradients, double kept_logits = 0,
-                              autograd::Device device = autograd::Device::cpu);
-
-// For transformer::generate() with a prompt of `tokens` tokens, including the KV cache.
-RankMemory memory_to_generate(const Model& model, autograd::DType dtype, std::int64_t tokens);
-
-// What a checkpoint holds: parameters and the optimizer's state, of the whole model. So much memory
-// its copy takes on rank 0 while it is written.
-double checkpoint_bytes(const Model& model, const Types& types);
 
 // Of the first stage, one in the middle and the last.
 std::vector<RankMemory> memory_of_stages(const Model& model, const Plan& plan);

@@ -1,7 +1,6 @@
 #include "planning/plan.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,29 +27,13 @@ std::string_view name_of(Recompute recompute) {
 }
 
 Recomputation recomputation_from(const std::string& text) {
-  for (const Recompute each : {Recompute::none, Recompute::selective, Recompute::full})
-    if (text == name_of(each)) return each;
-  long long blocks = 0, inner = 0;
-  int read = 0;
-  const auto whole = [&] { return read == static_cast<int>(text.size()); };
-  if (std::sscanf(text.c_str(), "every=%lld%n", &blocks, &read) == 1 && whole() && blocks >= 1)
-    return transformer::RecomputeGroups{blocks};
-  read = 0;
-  if (std::sscanf(text.c_str(), "nested=%lld,%lld%n", &blocks, &inner, &read) == 2 && whole() &&
-      inner >= 1 && inner < blocks)
-    return transformer::RecomputeGroups{blocks, inner};
-  fail(
-      "expected none, selective, full, every=K for groups of K blocks, or nested=K1,K2 for groups "
-      "of K1 with smaller ones of K2 in them; got '{}'",
-      text);
+  if (text == name_of(Recompute::selective)) return Recompute::selective;
+  return transformer::recompute_groups_from(text);
 }
 
 std::string text_of(const Recomputation& recompute) {
-  const auto& [kind, groups] = recompute;
-  if (kind != Recompute::full || (groups.blocks <= 1 && groups.inner == 0))
-    return std::string(name_of(kind));
-  return groups.inner > 0 ? fmt::format("nested={},{}", groups.blocks, groups.inner)
-                          : fmt::format("every={}", groups.blocks);
+  return recompute.kind == Recompute::selective ? std::string(name_of(recompute.kind))
+                                                : transformer::text_of(recompute.groups);
 }
 
 Types types_of(autograd::DType dtype) {

@@ -100,8 +100,7 @@ struct Plan {
 // In the order of the enumerators.
 const std::vector<std::string>& recompute_names();
 std::string_view name_of(Recompute recompute);
-// The values of --recompute, both ways: "none", "selective", "full", "every=4", "nested=8,2".
-// Throws Error that says what was expected.
+// As transformer/recompute_groups.hpp, with "selective".
 Recomputation recomputation_from(const std::string& text);
 std::string text_of(const Recomputation& recompute);
 std::vector<std::string> schedule_names();

@@ -20,19 +20,16 @@ std::string in_gb(double bytes) {
 
 }  // namespace
 
-std::string memory_in_parts(const planning::RankMemory& need, std::string (*text_of)(double)) {
+std::string memory_in_parts(const MemoryNeed& need, std::string (*text_of)(double)) {
   std::vector<std::string> parts;
-  using autograd::MemoryKind;
-  for (const auto& [name, kind] : {std::pair("parameters", MemoryKind::parameters),
-                                   std::pair("gradients", MemoryKind::gradients),
-                                   std::pair("optimizer", MemoryKind::optimizer_state),
-                                   std::pair("activations", MemoryKind::activations)})
-    if (const double bytes = need.of(kind); bytes > 0)
-      parts.push_back(fmt::format("{} {}", name, text_of(bytes)));
+  for (const auto& [name, bytes] :
+       {std::pair("parameters", need.parameters), std::pair("gradients", need.gradients),
+        std::pair("optimizer", need.optimizer), std::pair("activations", need.activations)})
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, text_of(bytes)));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void require_memory(const planning::RankMemory& of_a_rank, int ranks_here,
+void require_memory(const MemoryNeed& of_a_rank, int ranks_here,
                     std::optional<double> limit_gigabytes, const std::string& advice,
                     autograd::Device device, double checkpoint_copy) {
   const bool on_gpu = device == autograd::Device::cuda;
@@ -48,13 +45,13 @@ void require_memory(const planning::RankMemory& of_a_rank, int ranks_here,
                                        : 0;
   if (limit == 0) return;           // unknown, or not to be checked
   if (on_gpu) checkpoint_copy = 0;  // it is in the host's memory
-  const double all = of_a_rank.total() * ranks_here + checkpoint_copy;
+  const double all = of_a_rank.peak * ranks_here + checkpoint_copy;
   const std::string copy =
       checkpoint_copy == 0
           ? ""
           : fmt::format("; {} for the copy that --save-every writes", in_gb(checkpoint_copy));
   const std::string ranks =
-      ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.total()));
+      ranks_here == 1 ? "" : fmt::format("{} ranks of {}: ", ranks_here, in_gb(of_a_rank.peak));
   // "22 GB, but there are 22 GB" would be no reason: such numbers are shown with more digits.
   const bool look_alike = in_gb(all) == in_gb(limit);
   const auto shown = [&](double bytes) {

@@ -10,8 +10,8 @@
 #include "base/random.hpp"
 #include "base/text/words.hpp"
 #include "parallel/pipeline/csv.hpp"
-#include "planning/plan.hpp"
 #include "training/run_options.hpp"
+#include "transformer/recompute_groups.hpp"
 
 namespace ringside::training {
 namespace {
@@ -109,7 +109,7 @@ Options shared_options(const Plan& plan) {
   });
   add("--optimizer", name_of(trainer.optimizer));
   add("--stop-at", plan.stop_at);
-  add("--recompute", planning::text_of(trainer.recompute));
+  add("--recompute", transformer::text_of(trainer.recompute));
   add("--eval-every", trainer.validate_every);
   add("--eval-batches", static_cast<double>(trainer.validation_windows) /
                             static_cast<double>(std::max<std::int64_t>(1, trainer.batch)));

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace ringside::transformer {
 
@@ -23,5 +24,11 @@ struct RecomputeGroups {
   std::int64_t inner = 0;   // of the groups within it; 0: there are none
   bool operator==(const RecomputeGroups&) const = default;
 };
+
+// The values of --recompute, both ways: "none", "full", "every=4", "nested=8,2". "selective" is
+// read as none: attention keeps no scores, so there is nothing to compute again. Throws Error that
+// says what was expected.
+RecomputeGroups recompute_groups_from(const std::string& text);
+std::string text_of(const RecomputeGroups& groups);
 
 }  // namespace ringside::transformer

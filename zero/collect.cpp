@@ -1,6 +1,6 @@
 #include "zero/collect.hpp"
 
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
@@ -22,9 +22,9 @@ Tensor collect(const Tensor& mine, const std::vector<ShardRange>& ranges, autogr
     if (at_root && rank == 0)
       view_of_range(whole, range).copy_(mine.reshape({range.count}));
     else if (at_root)
-      group.recv(parallel::buffer_of(view_of_range(whole, range), label), rank, label);
+      group.recv(ddp::buffer_of(view_of_range(whole, range), label), rank, label);
     else if (rank == group.rank())
-      group.send(parallel::buffer_of(mine.to(autograd::Device::cpu), label), 0, label);
+      group.send(ddp::buffer_of(mine.to(autograd::Device::cpu), label), 0, label);
   }
   return whole;
 }

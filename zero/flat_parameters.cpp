@@ -1,7 +1,7 @@
 #include "zero/flat_parameters.hpp"
 
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
@@ -12,7 +12,7 @@ FlatParameters::FlatParameters(const autograd::Module& module, std::vector<ddp::
     : named_(module.named_parameters()),
       group_(group),
       plan_(std::move(buckets), group.rank(), group.size()) {
-  parallel::replicate(module, group);
+  ddp::replicate(module, group);
   std::vector<Tensor> bucket_shards;
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
     flats_.push_back(move_into_flat_memory(plan_, b));
@@ -29,11 +29,11 @@ std::unique_ptr<PartitionedOptimizer> FlatParameters::make_optimizer(
 
 // Every rank has updated its own shard of each bucket: fetches those of the other ranks.
 void FlatParameters::all_gather() {
-  std::vector<parallel::ScopedWork> under_way;
+  std::vector<ddp::ScopedWork> under_way;
   for (std::size_t b = 0; b < flats_.size(); ++b)
-    under_way.push_back(parallel::all_gather_async(plan_.shard_of(flats_[b], b), flats_[b], group_,
-                                                   fmt::format("parameters of bucket {}", b)));
-  for (const parallel::ScopedWork& work : under_way) work.wait();
+    under_way.push_back(ddp::all_gather_async(plan_.shard_of(flats_[b], b), flats_[b], group_,
+                                              fmt::format("parameters of bucket {}", b)));
+  for (const ddp::ScopedWork& work : under_way) work.wait();
 }
 
 void FlatParameters::visit_parameters(const SeeTensor& see) const {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/kernels/copy.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
@@ -45,8 +45,8 @@ void GradientShards::zero_in_bucket(std::size_t b, std::size_t e) {
 
 void GradientShards::launch(std::size_t b, const std::string& label) {
   while (under_way_.size() >= most_under_way) finish_oldest();
-  under_way_.push_back({b, parallel::reduce_scatter_mean_async(
-                               flats_[b], plan_.shard_of(flats_[b], b), group_, label)});
+  under_way_.push_back(
+      {b, ddp::reduce_scatter_mean_async(flats_[b], plan_.shard_of(flats_[b], b), group_, label)});
 }
 
 void GradientShards::allocate(std::size_t b) {

@@ -49,7 +49,7 @@ class GradientShards final : public ddp::BucketQueue {
  private:
   struct UnderWay {
     std::size_t bucket;
-    parallel::ScopedWork work;
+    ddp::ScopedWork work;
   };
 
   void before_gradient() override;

@@ -18,9 +18,9 @@
 #include "collectives/trace/trace_file.hpp"
 #include "collectives/work.hpp"
 #include "ddp/bucket_model.hpp"
-#include "parallel/gradient_hooks.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/gradient_hooks.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -55,12 +55,12 @@ std::vector<StrategyName> names_of(const DdpArguments& args, const std::vector<d
 ddp::BackwardTimes time_backward(const transformer::Model& model, const transformer::Batch& batch,
                                  ProcessGroup& world) {
   constexpr int samples = 5;
-  const auto parameters = parallel::trained_parameters(model);
+  const auto parameters = ddp::trained_parameters(model);
   const autograd::Device device = parameters[0].tensor.device();
   std::vector<std::vector<double>> ready(parameters.size());
   std::vector<double> backward;
   Clock::time_point began;
-  parallel::GradientHooks hooks;
+  ddp::GradientHooks hooks;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     hooks.add(parameters[i].tensor, [&, i](const autograd::Tensor&) {
       synchronise(device);
@@ -109,7 +109,7 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
         group.barrier();
         const auto start = Clock::now();
         // As the strategies do.
-        parallel::all_reduce_mean_async(tensors[t], group, "of the bench").wait();
+        ddp::all_reduce_mean_async(tensors[t], group, "of the bench").wait();
         if (i > 0) seconds[t].push_back(seconds_since(start));
       }
     result.clear();

@@ -23,10 +23,10 @@
 #include "cli/pictures/wrap.hpp"
 #include "ddp/bucketed.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
+#include "planning/run_plan.hpp"
 #include "planning/simulation/step_formula.hpp"
 #include "training/mesh/mesh_plan.hpp"
 #include "training/mesh/mesh_strategy.hpp"
-#include "training/run_plan.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::cli {
@@ -71,7 +71,7 @@ std::string strategy_on(const MeshArguments& args, const training::MeshPlan& pla
 // As planning/ accounts for it.
 planning::Plan planned(const MeshArguments& args, const training::MeshPlan& plan,
                        autograd::Device device) {
-  return training::run_plan(options_on(args, plan), autograd::DType::fp32, device,
+  return planning::run_plan(options_on(args, plan), autograd::DType::fp32, device,
                             plan.data_ranks(), strategy_on(args, plan),
                             ddp::Bucketed::default_bucket_mb, &plan);
 }

@@ -7,6 +7,7 @@
 
 #include "base/environment.hpp"
 #include "cli/options/strategy_name.hpp"
+#include "planning/run_plan.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
 
@@ -60,7 +61,8 @@ void run_on_step_ranks(const StepArguments& args, const MemoryEstimates& memory,
     // On a GPU each rank checks its own memory, not the launcher.
     if (device == autograd::Device::cuda && !environment("RANK")) return;
     for (const planning::RankMemory& need : memory(ranks, device))
-      training::require_memory(need, ranks_here, args.memory_limit_gb, advice, device);
+      training::require_memory(planning::need_of(need), ranks_here, args.memory_limit_gb, advice,
+                               device);
   };
   const auto run = [&](std::span<collectives::ProcessGroup> groups, int ranks_here) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ddp/bucketed.hpp"
-#include "training/run_plan.hpp"
+#include "planning/run_plan.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "training/strategies/single_process.hpp"
 
@@ -53,7 +53,7 @@ planning::Plan plan_of_strategy(const StepOptions& options, const StrategyName& 
                                 autograd::Device device) {
   training::TrainerOptions training;
   training.batch = options.batch * ranks, training.sequence = options.sequence;
-  return training::run_plan(training, autograd::dtype_named(options.dtype), device, ranks,
+  return planning::run_plan(training, autograd::dtype_named(options.dtype), device, ranks,
                             name.strategy, bucket_mb_of(name));
 }
 

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
+#include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/device_option.hpp"
 #include "cli/options/option_checks.hpp"
@@ -76,9 +77,8 @@ void check_memory(const EvalArguments& args, const transformer::Config& config,
   const auto at_once = std::min(static_cast<std::int64_t>(sequences.size()), args.batch);
   const double kept_logits = args.logits.empty() ? 0 : static_cast<double>(all);
   training::require_memory(
-      planning::memory_to_evaluate(planning::model_from(config, args.init), dtype, at_once,
-                                   static_cast<std::int64_t>(longest), !args.grads.empty(),
-                                   kept_logits, device),
+      training::memory_to_evaluate(config, dtype, at_once, static_cast<std::int64_t>(longest),
+                                   !args.grads.empty(), kept_logits, device),
       1, args.memory_limit, "choose a smaller --batch, or a smaller model", device);
 }
 

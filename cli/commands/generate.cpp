@@ -10,6 +10,7 @@
 
 #include "base/read_file.hpp"
 #include "base/text/printable.hpp"
+#include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/device_option.hpp"
 #include "cli/options/option_checks.hpp"
@@ -68,9 +69,8 @@ void generate(const GenerateArguments& args) {
   const auto dtype = autograd::dtype_named(args.dtype);
   const auto device = device_from(args.device, dtype);
   training::require_memory(
-      planning::memory_to_generate(planning::model_from(config, args.init), dtype,
-                                   static_cast<std::int64_t>(tokens.size())),
-      1, args.memory_limit, "choose a smaller model", device);
+      training::memory_to_generate(config, dtype, static_cast<std::int64_t>(tokens.size())), 1,
+      args.memory_limit, "choose a smaller model", device);
   take_device(device);
   const transformer::Model model(config, dtype, device);
   require_unchanged(args.init, args.accept_changes);

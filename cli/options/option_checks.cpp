@@ -1,7 +1,6 @@
 #include "cli/options/option_checks.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include "base/error.hpp"
 #include "base/text/words.hpp"
 #include "cli/options/options.hpp"
-#include "transformer/checkpoint/checkpoint.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -93,17 +91,6 @@ void add_json_option(const Options& option, std::string& path) {
   option("--json FILE", path,
          "Write the figures to this file; - writes them to standard output and the table "
          "to standard error");
-}
-
-void require_unchanged(const std::filesystem::path& checkpoint, bool accept_changes,
-                       const std::vector<std::string>& more) {
-  const std::string changes = transformer::changes_of_checkpoint(checkpoint, more);
-  if (changes.empty()) return;
-  const std::string what =
-      fmt::format("the checkpoint in {} was changed or damaged after it was saved ({})",
-                  checkpoint.string(), changes);
-  require(accept_changes, "{}: restore it, or use it as it is with --accept-changes", what);
-  fmt::print(stderr, "ringside: {}: used as it is\n", what);
 }
 
 }  // namespace ringside::cli

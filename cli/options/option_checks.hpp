@@ -1,7 +1,6 @@
 // The checks of options: one of several names, a number in a range.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -32,10 +31,5 @@ std::string what_is_no_number(const std::vector<std::string>& values);
 
 // Declares --json FILE for the figures of a command.
 void add_json_option(const Options& option, std::string& path);
-
-// Refuses a checkpoint whose files, `more` of its folder too, were changed after it was saved. If
-// the user accepts that (--accept-changes), says so and goes on.
-void require_unchanged(const std::filesystem::path& checkpoint, bool accept_changes,
-                       const std::vector<std::string>& more = {});
 
 }  // namespace ringside::cli

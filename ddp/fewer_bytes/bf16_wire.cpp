@@ -2,8 +2,8 @@
 
 #include "ddp/fewer_bytes/whole_bucket.hpp"
 #include "ddp/gradient_errors.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
@@ -13,7 +13,7 @@ using autograd::Tensor;
 
 Bf16Wire::Bf16Wire(const autograd::Module& module, collectives::ProcessGroup& group)
     : group_(group), bucket_(whole_bucket(module, "bf16_wire")) {
-  parallel::replicate(module, group);
+  replicate(module, group);
   const auto count = static_cast<std::size_t>(bucket_.elements);
   for (int r = 0; r < group.size(); ++r) counts_.push_back(group.block_size(count, r));
   begin_ = group.block_begin(count, group.rank());
@@ -73,10 +73,10 @@ void Bf16Wire::finish() {
   const std::string label = label_without("gradients in bf16", missing);
   const auto rank = static_cast<std::size_t>(group_.rank());
   const std::vector<std::size_t> from_each(counts_.size(), counts_[rank]);
-  const collectives::Buffer wire = parallel::buffer_of(wire_, label);
+  const collectives::Buffer wire = buffer_of(wire_, label);
   const collectives::Buffer block(wire_.data<Bf16>() + begin_, counts_[rank], wire.type);
   try {
-    group_.all_to_all({wire, counts_}, {parallel::buffer_of(received_, label), from_each}, label);
+    group_.all_to_all({wire, counts_}, {buffer_of(received_, label), from_each}, label);
   } catch (const Error& error) {
     rethrow_with_names(error, group_.rank(), missing);
   }

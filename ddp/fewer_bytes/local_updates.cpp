@@ -1,8 +1,8 @@
 #include "ddp/fewer_bytes/local_updates.hpp"
 
 #include "ddp/fewer_bytes/whole_bucket.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
@@ -16,7 +16,7 @@ LocalUpdates::LocalUpdates(const autograd::Module& module, collectives::ProcessG
       steps_(steps),
       outer_step_(outer) {
   require(steps >= 1, "a round of local training needs at least 1 step, not {}", steps);
-  parallel::replicate(module, group);
+  replicate(module, group);
   const autograd::MemoryScope scope(autograd::MemoryKind::gradients);
   flat_ = Tensor::empty({bucket_.elements}, bucket_.dtype);
   if (outer.learning_rate == 1 && outer.momentum == 0) return;
@@ -31,7 +31,7 @@ void LocalUpdates::after_update() {
   taken_ = 0;
   for (const BucketEntry& entry : bucket_.entries)
     view_in(flat_, entry).copy_(entry.parameter.tensor);
-  parallel::all_reduce_mean(flat_, group_, "parameters after local steps");
+  all_reduce_mean(flat_, group_, "parameters after local steps");
   if (begin_.defined())
     autograd::dispatch(bucket_.dtype, "diloco",
                        [&](auto zero) { take_outer_step<decltype(zero)>(); });
@@ -62,7 +62,7 @@ void LocalUpdates::visit_mean(const autograd::Module& module,
       continue;
     }
     const Tensor mean = parameter.tensor.detach().clone();
-    parallel::all_reduce_mean(mean, group_, "mean of the replicas");
+    all_reduce_mean(mean, group_, "mean of the replicas");
     see({parameter.name, mean});
   }
 }

@@ -10,8 +10,8 @@
 #include "base/random.hpp"
 #include "ddp/fewer_bytes/whole_bucket.hpp"
 #include "ddp/gradient_errors.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::ddp {
 
@@ -22,9 +22,9 @@ PowerSGD::PowerSGD(const autograd::Module& module, collectives::ProcessGroup& gr
     : group_(group) {
   require(rank >= 1, "PowerSGD needs factors of at least one column, not {}", rank);
   const auto dtype = whole_bucket(module, "powersgd").dtype;
-  parallel::replicate(module, group);
+  replicate(module, group);
   const autograd::MemoryScope scope(autograd::MemoryKind::gradients);
-  for (const NamedTensor& named : parallel::trained_parameters(module)) {
+  for (const NamedTensor& named : trained_parameters(module)) {
     parameters_.push_back({named, {}, {}});
     if (named.tensor.dim() < 2) continue;
     const std::int64_t n = named.tensor.size(0), m = named.tensor.elements() / n;
@@ -62,7 +62,7 @@ std::vector<Tensor> PowerSGD::mean_of(const std::vector<Tensor>& parts,
     means.back().copy_(part);
     begin += part.elements();
   }
-  parallel::all_reduce_mean(flat, group_, label);
+  all_reduce_mean(flat, group_, label);
   return means;
 }
 

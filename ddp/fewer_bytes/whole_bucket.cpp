@@ -3,12 +3,12 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 
 namespace ringside::ddp {
 
 Bucket whole_bucket(const autograd::Module& module, std::string_view method) {
-  const auto parameters = parallel::trained_parameters(module);
+  const auto parameters = trained_parameters(module);
   require(!parameters.empty(), "{} needs a module with at least one trained parameter", method);
   const autograd::DType dtype = parameters.front().tensor.dtype();
   for (const auto& [name, parameter] : parameters) {

@@ -4,6 +4,6 @@
 
 namespace ringside::exercises {
 namespace {
-[[maybe_unused]] const bool bound = student_mean.bind(student::parallel::all_reduce_mean);
+[[maybe_unused]] const bool bound = student_mean.bind(student::ddp::all_reduce_mean);
 }
 }  // namespace ringside::exercises

@@ -1,6 +1,6 @@
 // Compiled with the student's file each time that it changes.
 #include "exercises/19-sharded-optimizer/interface.hpp"
-#include "stage1_broadcast.cpp"
+#include "zero1_broadcast.cpp"
 
 namespace ringside::exercises {
 namespace {
@@ -8,8 +8,8 @@ namespace {
 std::unique_ptr<zero::PartitionedOptimizer> make(std::vector<autograd::ParameterGroup> groups,
                                                  collectives::ProcessGroup& group,
                                                  zero::PartitionedOptimizer::Make of_shards) {
-  return std::make_unique<student::zero::ShardedOptimizer>(std::move(groups), group,
-                                                           std::move(of_shards));
+  return std::make_unique<student::zero::Zero1Broadcast>(std::move(groups), group,
+                                                         std::move(of_shards));
 }
 
 [[maybe_unused]] const bool bound = student_optimizer.bind(make);

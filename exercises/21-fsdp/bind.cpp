@@ -1,6 +1,6 @@
 // Compiled with the student's files each time that one of them changes.
 #include "exercises/21-fsdp/interface.hpp"
-#include "stage3_parameters.cpp"
+#include "zero3.cpp"
 
 namespace ringside::exercises {
 namespace {
@@ -18,7 +18,7 @@ struct Adapter final : FullySharded {
   void visit_parameters(const zero::SeeTensor& see) const override { method.visit_parameters(see); }
   void visit_gradients(const zero::SeeTensor& see) const override { method.visit_gradients(see); }
   static constexpr bool fp32_shards = true;  // of bf16 parameters, in the net that has some
-  student::zero::ShardedParameters method;
+  student::zero::Zero3 method;
 };
 
 std::unique_ptr<FullySharded> make(autograd::Module& module, collectives::ProcessGroup& group) {

@@ -7,10 +7,10 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/optim/clip.hpp"
 #include "autograd/optim/sgd.hpp"
+#include "ddp/replicate.hpp"
 #include "exercises/21-fsdp/interface.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
 #include "exercises/judge/zero/block_net_step.hpp"
-#include "parallel/replicate.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -22,7 +22,7 @@ constexpr int steps = 3;
 // The step of the mixed net is small: in bf16 most weights would stay where they are.
 std::vector<ParameterGroup> all_parameters(const BlockNet& net) {
   const bool is_bf16 = net.named_parameters().front().tensor.dtype() == DType::bf16;
-  return {{parallel::trained_parameters(net), is_bf16 ? 1e-4 : 0.1, 0}};
+  return {{ddp::trained_parameters(net), is_bf16 ? 1e-4 : 0.1, 0}};
 }
 
 std::unique_ptr<Optimizer> make_sgd(std::vector<ParameterGroup> groups) {

@@ -3,10 +3,10 @@
 #include <functional>
 #include <numeric>
 
+#include "ddp/tensor_collectives.hpp"
 #include "exercises/23-mesh/interface.hpp"
 #include "exercises/judge/judge.hpp"
 #include "parallel/grid.hpp"
-#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -106,7 +106,7 @@ Json collect_groups(World& world) {
     collectives::ProcessGroup group = student_group_along(sizes, axis, world.group());
     const Tensor mine = Tensor::full({1}, world.rank(), DType::fp64),
                  all = Tensor::empty({group.size()}, DType::fp64);
-    parallel::all_gather(mine, all, group, "ranks of the group");
+    ddp::all_gather(mine, all, group, "ranks of the group");
     groups.push_back(std::vector<int>(all.values<double>().begin(), all.values<double>().end()));
   }
   return groups;
@@ -132,7 +132,7 @@ Json collect_sums(World& world) {
   for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
     world.doing(fmt::format("the sum along axis {} of the grid {}", axis, in_words(sizes)));
     collectives::ProcessGroup group = student_group_along(sizes, axis, world.group());
-    parallel::all_reduce_sum(sum, sum, group, "sum");
+    ddp::all_reduce_sum(sum, sum, group, "sum");
   }
   return sum.item();
 }

@@ -20,9 +20,9 @@
 #include "autograd/tensor/layout.hpp"
 #include "base/clock.hpp"
 #include "base/trace/trace.hpp"
+#include "ddp/tensor_collectives.hpp"
 #include "parallel/context/attention.hpp"
 #include "parallel/neighbour_exchange.hpp"
-#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::context_parallel {
 
@@ -37,8 +37,8 @@ namespace {
 class Passing : public parallel::NeighbourExchange {
  public:
   Passing(const Tensor& sent, const Tensor& received, ProcessGroup& group, const char* label)
-      : NeighbourExchange(parallel::buffer_of(sent, label), (group.rank() + 1) % group.size(),
-                          parallel::buffer_of(received, label),
+      : NeighbourExchange(ddp::buffer_of(sent, label), (group.rank() + 1) % group.size(),
+                          ddp::buffer_of(received, label),
                           (group.rank() + group.size() - 1) % group.size(), group, label) {}
 };
 

@@ -2,7 +2,7 @@
 
 #include "autograd/engine/node.hpp"
 #include "autograd/tensor/layout.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::context_parallel {
 
@@ -40,7 +40,7 @@ Tensor heads_in_blocks(const Tensor& x, std::int64_t ranks) {
 
 Tensor exchange(const Tensor& blocks, ProcessGroup& group, const std::string& label) {
   const Tensor received = autograd::empty_like(blocks);
-  parallel::all_to_all(blocks, received, group, label);
+  ddp::all_to_all(blocks, received, group, label);
   return received;
 }
 
@@ -83,14 +83,14 @@ Tensor gather_tokens(const Tensor& x, TokenOrder order, ProcessGroup& group, con
   const Tensor blocks =
       Tensor::empty({group.size(), own.size(0), own.size(1), own.size(2), own.size(3)}, own.dtype(),
                     own.device());
-  parallel::all_gather(own, blocks, group, label);
+  ddp::all_gather(own, blocks, group, label);
   return record("gather_tokens", in_token_order(blocks, order), {x},
                 [order, &group, label](const Node&, const Tensor& dy) -> Gradients {
                   const Tensor terms = in_blocks(dy, order, group.size());
                   const Tensor sum =
                       Tensor::empty({terms.size(1), terms.size(2), terms.size(3), terms.size(4)},
                                     dy.dtype(), dy.device());
-                  parallel::reduce_scatter_sum(terms, sum, group, gradient_of(label));
+                  ddp::reduce_scatter_sum(terms, sum, group, gradient_of(label));
                   return {sum};
                 });
 }

@@ -4,7 +4,7 @@
 
 #include "autograd/engine/node.hpp"
 #include "base/error.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::parallel {
 
@@ -29,7 +29,7 @@ Tensor exchange_blocks(const Tensor& x_any_strides, const RowCounts& counts, Pro
       std::accumulate(counts.received.begin(), counts.received.end(), std::int64_t{0});
   const Tensor y = Tensor::empty({arriving, n}, x.dtype(), x.device());
   const auto sent = elements(counts.sent), received = elements(counts.received);
-  group.all_to_all({buffer_of(x, label), sent}, {buffer_of(y, label), received}, label);
+  group.all_to_all({ddp::buffer_of(x, label), sent}, {ddp::buffer_of(y, label), received}, label);
   return y;
 }
 

@@ -1,8 +1,8 @@
 #include "parallel/tensor/vocabulary.hpp"
 
 #include "base/error.hpp"
+#include "ddp/tensor_collectives.hpp"
 #include "parallel/differentiable.hpp"
-#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::tensor_parallel {
 
@@ -23,11 +23,11 @@ VocabularyRange vocabulary_range(std::int64_t vocabulary, const ProcessGroup& gr
 }
 
 void GroupStatistics::max_over_ranks(const Tensor& numbers) const {
-  parallel::all_reduce_max(numbers, numbers, group_, fmt::format("max of {}", label_));
+  ddp::all_reduce_max(numbers, numbers, group_, fmt::format("max of {}", label_));
 }
 
 void GroupStatistics::sum_over_ranks(const Tensor& numbers) const {
-  parallel::all_reduce_sum(numbers, numbers, group_, fmt::format("sums of {}", label_));
+  ddp::all_reduce_sum(numbers, numbers, group_, fmt::format("sums of {}", label_));
 }
 
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t vocabulary,

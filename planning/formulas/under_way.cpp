@@ -25,13 +25,13 @@ Term largest_parameter(const Model& model, const Quantity& t, const PipelinePart
 Term gathered_units(const Quantity& block, const Quantity& largest, const Types& types) {
   const Quantity e("e", types.parameters);
   return {"M_units", "parameters of two units, gathered", e * (block + largest), Unit::bytes,
-          "zero/stage3_parameters.hpp"};
+          "zero/zero3.hpp"};
 }
 
 Term reduced_units(const Quantity& block, const Quantity& largest, const Types& types) {
   const Quantity g("e_g", types.gradients);
   return {"M_reduced", "gradients of units, until they are reduced", g * 2 * (block + largest),
-          Unit::bytes, "zero/stage3_parameters.hpp"};
+          Unit::bytes, "zero/zero3.hpp"};
 }
 
 Term reduced_buckets(const Quantity& parameters, const Quantity& largest, double bucket_bytes,

@@ -1,7 +1,7 @@
 // Which parameters ZeRO stage 3 gathers in a step of a pipeline: a unit that is still whole from
 // the action before is not gathered again, and the next unit may belong to another stage.
 //
-// Follows zero/stage3_parameters.cpp use by use, without communication.
+// Follows zero/zero3.cpp use by use, without communication.
 #pragma once
 
 #include "planning/plan.hpp"

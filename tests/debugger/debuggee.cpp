@@ -28,7 +28,7 @@
 #include "collectives/selection/algorithm_selection.hpp"
 #include "ddp/bucketed.hpp"
 #include "tests/parallel/toy_nets.hpp"
-#include "zero/stage3_parameters.hpp"
+#include "zero/zero3.hpp"
 
 using namespace ringside;
 
@@ -141,7 +141,7 @@ void fsdp_forward(const collectives::GroupOptions& options) {
       2,
       [](collectives::ProcessGroup& group) {
         tests::ToyNet net(7, autograd::DType::fp32);
-        zero::ShardedParameters parallel(net, group, {{"fc1", &net.fc1}, {"fc2", &net.fc2}});
+        zero::Zero3 parallel(net, group, {{"fc1", &net.fc1}, {"fc2", &net.fc2}});
         look_at(parallel.plan());
         backward(loss_of(net));
         parallel.finish();

@@ -190,8 +190,8 @@ TEST_CASE("gdb prints the shards of FSDP, and a unit before it is gathered") {
       plan, std::regex("= 2 buckets over 2 ranks, of rank [01] = \\{bucket 0 = 105 elements, "
                        "shards of 64, 23 of padding: fc2.bias, fc2.weight, bucket 1 = 220 "
                        "elements, shards of 112, 4 of padding: fc1.bias, fc1.weight\\}\n")));
-  const std::string unit = gdb("fsdp", {"break ShardedParameters::start_unshard", "run",
-                                        "print flat.whole", "print flat.shard"});
+  const std::string unit =
+      gdb("fsdp", {"break Zero3::start_unshard", "run", "print flat.whole", "print flat.shard"});
   CHECK(contains(unit, "= [224] fp32 cpu, strides [1]: its memory is dropped\n"));
   CHECK(std::regex_search(unit, std::regex("= \\[112\\] fp32 cpu, strides \\[1\\]: \\{-?0\\.")));
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/parallel/toy_nets.hpp"
 #include "tests/sample.hpp"
@@ -90,8 +90,7 @@ History train(Net& net, Method& method, std::int64_t first, std::int64_t rows,
   constexpr bool has_buckets = requires {
     method.buckets();
   };
-  const auto optimizer =
-      method.make_optimizer({{parallel::trained_parameters(net), 0.01, 0}}, make);
+  const auto optimizer = method.make_optimizer({{ddp::trained_parameters(net), 0.01, 0}}, make);
   History history;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     backward(loss_of_rows<T>(net, first, rows));

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "autograd/optim/adamw.hpp"
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 #include "planning/account.hpp"
 #include "tests/zero/llama.hpp"
 #include "tests/zero/stages.hpp"
@@ -31,7 +31,7 @@ void agrees(const transformer::Config& config, int stage, int size) {
     transformer::Model model(config);
     Strategy strategy(model, group);
     const auto optimizer =
-        strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+        strategy.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_adamw);
     for (int step = 0; step < 2; ++step) {
       backward(loss_of(model, group.rank()));
       strategy.finish();
@@ -50,9 +50,9 @@ void agrees(const transformer::Config& config, int stage, int size) {
 
 void agrees_at_every_stage(const transformer::Config& config, int size) {
   agrees<Replicated<ddp::Bucketed>>(config, 0, size);
-  agrees<zero::ShardedState>(config, 1, size);
-  agrees<zero::ShardedGradients>(config, 2, size);
-  agrees<zero::ShardedParameters>(config, 3, size);
+  agrees<zero::Zero1>(config, 1, size);
+  agrees<zero::Zero2>(config, 2, size);
+  agrees<zero::Zero3>(config, 3, size);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ void sends_what_the_account_says(int stage, bool tied) {
           transformer::Model model(config);
           Strategy strategy(model, group);
           const auto optimizer =
-              strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+              strategy.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_adamw);
           const auto before = group.traffic().payload_bytes_sent;
           {
             const auto accumulate = strategy.no_sync();
@@ -118,8 +118,8 @@ void sends_what_the_account_says(int stage, bool tied) {
 
 TEST_CASE("the bytes of the account are those on the wire") {
   for (const bool tied : {false, true}) {
-    sends_what_the_account_says<zero::ShardedState>(1, tied);
-    sends_what_the_account_says<zero::ShardedGradients>(2, tied);
-    sends_what_the_account_says<zero::ShardedParameters>(3, tied);
+    sends_what_the_account_says<zero::Zero1>(1, tied);
+    sends_what_the_account_says<zero::Zero2>(2, tied);
+    sends_what_the_account_says<zero::Zero3>(3, tied);
   }
 }

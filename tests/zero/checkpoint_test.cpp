@@ -115,7 +115,7 @@ void norm_is_that_of_all_ranks() {
       ToyNet net(0, DType::fp64);
       Stage stage(net, group);
       const auto optimizer =
-          stage.make_optimizer({{parallel::trained_parameters(net), 0.01, 0}}, make_sgd);
+          stage.make_optimizer({{ddp::trained_parameters(net), 0.01, 0}}, make_sgd);
       const std::int64_t share = 12 / group.size();
       backward(loss_of_rows<double>(net, group.rank() * share, share));
       stage.finish();

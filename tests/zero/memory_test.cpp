@@ -58,7 +58,7 @@ void holds(const std::function<Fractions(double p)>& formula) {
       const Fractions kept = formula(group.size());
       Strategy strategy(model, group);
       const auto optimizer =
-          strategy.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_adamw);
+          strategy.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_adamw);
       must_hold("after construction", n, kept);
       for (int step = 0; step < 2; ++step) {
         backward(loss_of(model, group.rank()));
@@ -79,15 +79,15 @@ TEST_CASE("data parallel holds everything on every rank") {
 }
 
 TEST_CASE("stage 1 holds 1/p of the optimizer state") {
-  holds<zero::ShardedState>([](double p) { return Fractions{1, 1, 1 / p}; });
+  holds<zero::Zero1>([](double p) { return Fractions{1, 1, 1 / p}; });
 }
 
 TEST_CASE("stage 2 holds 1/p of the gradients too") {
-  holds<zero::ShardedGradients>([](double p) { return Fractions{1, 1 / p, 1 / p}; });
+  holds<zero::Zero2>([](double p) { return Fractions{1, 1 / p, 1 / p}; });
 }
 
 TEST_CASE("stage 3 holds 1/p of the parameters too") {
-  holds<zero::ShardedParameters>([](double p) { return Fractions{1 / p, 1 / p, 1 / p}; });
+  holds<zero::Zero3>([](double p) { return Fractions{1 / p, 1 / p, 1 / p}; });
 }
 
 TEST_CASE(
@@ -95,7 +95,7 @@ TEST_CASE(
     "gradient") {
   collectives::run_threads(2, [](ProcessGroup& group) {
     transformer::Model model(llama());
-    zero::ShardedGradients stage(model, group, 0.05);
+    zero::Zero2 stage(model, group, 0.05);
     const auto& plan = stage.plan();
     std::int64_t largest = 0, shards = plan.padded_bytes() / group.size();
     for (std::size_t b = 0; b < plan.buckets().size(); ++b)
@@ -128,7 +128,7 @@ TEST_CASE("in a step the parameters of stage 3 take two neighboring units beside
       transformer::Config config = llama();
       config.vocabulary = vocabulary;
       transformer::Model model(config);
-      zero::ShardedParameters stage(model, group);
+      zero::Zero3 stage(model, group);
       std::vector<std::int64_t> sizes;  // in the order of backward: head, blocks, embedding
       for (std::size_t b = 0; b < stage.plan().buckets().size(); ++b)
         sizes.push_back(4 * stage.plan().padded_elements(b));

@@ -39,16 +39,16 @@ std::string error_of(const std::function<void()>& body) {
 }  // namespace
 
 TEST_CASE("every stage names the gradient that is missing on one rank") {
-  names_the_gradient_that_is_missing<zero::ShardedState>();
-  names_the_gradient_that_is_missing<zero::ShardedGradients>();
-  names_the_gradient_that_is_missing<zero::ShardedParameters>();
+  names_the_gradient_that_is_missing<zero::Zero1>();
+  names_the_gradient_that_is_missing<zero::Zero2>();
+  names_the_gradient_that_is_missing<zero::Zero3>();
 }
 
 TEST_CASE("in every stage ranks that lack different gradients do not agree") {
   different_missing_gradients_are_named<WithOwners<ddp::Bucketed>>();
-  different_missing_gradients_are_named<zero::ShardedState>();
-  different_missing_gradients_are_named<zero::ShardedGradients>();
-  different_missing_gradients_are_named<zero::ShardedParameters>();
+  different_missing_gradients_are_named<zero::Zero1>();
+  different_missing_gradients_are_named<zero::Zero2>();
+  different_missing_gradients_are_named<zero::Zero3>();
 }
 
 TEST_CASE("a second backward without finish() is refused by name in every stage") {
@@ -63,25 +63,25 @@ TEST_CASE("a second backward without finish() is refused by name in every stage"
   for (const int size : {2, 3, 4})
     on_every_transport(size, [&](ProcessGroup& group) {
       ToyNet one(0, DType::fp32), two(0, DType::fp32), three(0, DType::fp32);
-      check(one, zero::ShardedState(one, group));
-      check(two, zero::ShardedGradients(two, group));
-      check(three, zero::ShardedParameters(three, group));
+      check(one, zero::Zero1(one, group));
+      check(two, zero::Zero2(two, group));
+      check(three, zero::Zero3(three, group));
     });
 }
 
 TEST_CASE("a stage that is destroyed waits for its calls under way") {
   for (const int size : {2, 3, 4})
     on_every_transport(size, [](ProcessGroup& group) {
-      destructor_waits<zero::ShardedState>(group);
-      destructor_waits<zero::ShardedGradients>(group);
-      destructor_waits<zero::ShardedParameters>(group);
+      destructor_waits<zero::Zero1>(group);
+      destructor_waits<zero::Zero2>(group);
+      destructor_waits<zero::Zero3>(group);
     });
 }
 
 TEST_CASE("an optimizer over a parameter that is not sharded says so") {
   collectives::run_threads(2, [](ProcessGroup& group) {
     FrozenAndUnusedNet net(0, DType::fp32);
-    zero::ShardedState stage(net, group);
+    zero::Zero1 stage(net, group);
     const std::string text = error_of([&] {
       (void)stage.make_optimizer({{net.named_parameters(), 0.1, 0}}, make_sgd);
     });
@@ -95,7 +95,7 @@ TEST_CASE("an optimizer over a parameter that is not sharded says so") {
 TEST_CASE("in stage 3 a parameter cannot be read while its unit is sharded") {
   collectives::run_threads(2, [](ProcessGroup& group) {
     ToyNet net(0, DType::fp32);
-    zero::ShardedParameters stage(net, group);
+    zero::Zero3 stage(net, group);
     const std::string text = error_of([&] { (void)net.fc1.weight.values<float>(); });
     require(contains(text, "the memory of this tensor of shape [20, 10] is dropped"),
             "the message is: {}", text);

@@ -1,5 +1,5 @@
 // ZeRO stage 1, first version: who owns what, groups of parameters, and bytes on the wire.
-#include "zero/stage1_broadcast.hpp"
+#include "zero/zero1_broadcast.hpp"
 
 #include <numeric>
 
@@ -8,7 +8,7 @@
 using namespace ringside;
 using namespace ringside::autograd;
 using namespace ringside::tests;
-using ringside::zero::ShardedOptimizer;
+using ringside::zero::Zero1Broadcast;
 
 namespace {
 
@@ -28,7 +28,7 @@ TEST_CASE("each rank keeps the state of what it owns, and all of it exists once"
   for (const int size : {2, 3, 4, 6})
     on_every_transport(size, [](ProcessGroup& group) {
       ToyNet net(0, DType::fp32);
-      ShardedOptimizer optimizer({{net.named_parameters(), 0.01, 0}}, group, make_adamw);
+      Zero1Broadcast optimizer({{net.named_parameters(), 0.01, 0}}, group, make_adamw);
       const std::int64_t mine = elements_in(optimizer.state());
       std::int64_t all = mine, most = mine;
       group.all_reduce(std::span(&all, 1));
@@ -63,7 +63,7 @@ TEST_CASE("groups have their own rates and can be added later") {
     on_every_transport(size, [&](ProcessGroup& group) {
       const Tensors seen =
           run([&](std::vector<ParameterGroup> groups) -> std::unique_ptr<Optimizer> {
-            return std::make_unique<ShardedOptimizer>(std::move(groups), group, make_adamw);
+            return std::make_unique<Zero1Broadcast>(std::move(groups), group, make_adamw);
           });
       must_be_equal<double>(seen, expected, 0);
     });
@@ -72,7 +72,7 @@ TEST_CASE("groups have their own rates and can be added later") {
 TEST_CASE("after a step every rank has the parameters of their owners") {
   on_every_transport(3, [](ProcessGroup& group) {
     ToyNet net(0, DType::fp32);
-    ShardedOptimizer optimizer({{net.named_parameters(), 1, 0}}, group, make_sgd);
+    Zero1Broadcast optimizer({{net.named_parameters(), 1, 0}}, group, make_sgd);
     const auto before = net.fc2.weight.clone();
     // Gradients that differ between ranks: only that of the owner may count.
     for (const auto& [name, parameter] : net.named_parameters())
@@ -100,7 +100,7 @@ TEST_CASE("a step sends each parameter once") {
   for (const int size : {2, 3, 4})
     on_every_transport(size, [](ProcessGroup& group) {
       ToyNet net(0, DType::fp32);
-      ShardedOptimizer optimizer({{net.named_parameters(), 0.01, 0}}, group, make_sgd);
+      Zero1Broadcast optimizer({{net.named_parameters(), 0.01, 0}}, group, make_sgd);
       for (const auto& [name, parameter] : net.named_parameters())
         parameter.set_grad(Tensor::zeros(parameter.shape(), DType::fp32));
       const auto before = group.traffic().payload_bytes_sent;

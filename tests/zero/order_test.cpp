@@ -19,7 +19,7 @@ struct Event {
 std::vector<Event> watch(ProcessGroup& group, bool recomputes) {
   transformer::Model model(small_llama());
   model.set_recompute({recomputes ? 1 : 0});
-  zero::ShardedParameters stage(model, group);
+  zero::Zero3 stage(model, group);
   std::vector<Event> events;
   for (const auto& [name, module] : model.named_modules()) {
     if (!name.ends_with("mlp")) continue;
@@ -91,7 +91,7 @@ TEST_CASE("in stage 3 recomputed blocks give the same gradients to the bit") {
     for (const bool recompute : {false, true}) {
       transformer::Model model(small_llama());
       model.set_recompute({recompute ? 1 : 0});
-      zero::ShardedParameters stage(model, group);
+      zero::Zero3 stage(model, group);
       backward(loss_of(model, group.rank()));
       stage.finish();
       stage.visit_gradients(
@@ -123,9 +123,9 @@ TEST_CASE("every stage starts a layer's reduce-scatter before backward enters th
   for (const int size : {2, 3, 4})
     on_every_transport(size, [&](ProcessGroup& group) {
       DeepNet one, two, three;
-      check(one, zero::ShardedState(one, group, DeepNet::layer_mb),
+      check(one, zero::Zero1(one, group, DeepNet::layer_mb),
             [](const auto& stage) { return stage.launched(); });
-      check(two, zero::ShardedGradients(two, group, DeepNet::layer_mb), by_gradients);
+      check(two, zero::Zero2(two, group, DeepNet::layer_mb), by_gradients);
       check(three, ParametersByLayer(three, group), by_gradients);
     });
 }
@@ -134,7 +134,7 @@ TEST_CASE("every stage starts a layer's reduce-scatter before backward enters th
 TEST_CASE("in stages 2 and 3 at most two reduce-scatters are under way") {
   const auto check = [](DeepNet& net, auto&& stage) {
     std::size_t most = 0;
-    parallel::GradientHooks hooks;
+    ddp::GradientHooks hooks;
     for (const auto& [name, parameter] : net.named_parameters())
       hooks.add(parameter,
                 [&](const Tensor&) { most = std::max(most, stage.gradients().under_way()); });
@@ -154,7 +154,7 @@ TEST_CASE("in stages 2 and 3 at most two reduce-scatters are under way") {
         size,
         [&](ProcessGroup& group) {
           DeepNet one(6), two(6);
-          check(one, zero::ShardedGradients(one, group, DeepNet::layer_mb));
+          check(one, zero::Zero2(one, group, DeepNet::layer_mb));
           check(two, ParametersByLayer(two, group));
         },
         options);
@@ -180,7 +180,7 @@ TEST_CASE("the default wrap policy makes units of the elements of lists and of e
     Names names;
     collectives::run_threads(2, [&](ProcessGroup& group) {
       transformer::Model model(small_llama(tied));
-      zero::ShardedParameters stage(model, group);
+      zero::Zero3 stage(model, group);
       if (group.rank() != 0) return;
       for (const auto& unit : stage.plan().buckets())
         names.push_back(unit.entries.back().parameter.name);  // the first to be registered

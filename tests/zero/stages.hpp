@@ -6,10 +6,10 @@
 
 #include "ddp/bucketed.hpp"
 #include "tests/parallel/single_process.hpp"
-#include "zero/stage1_broadcast.hpp"
-#include "zero/stage1_state.hpp"
-#include "zero/stage2_gradients.hpp"
-#include "zero/stage3_parameters.hpp"
+#include "zero/zero1.hpp"
+#include "zero/zero1_broadcast.hpp"
+#include "zero/zero2.hpp"
+#include "zero/zero3.hpp"
 
 namespace ringside::tests {
 
@@ -20,22 +20,21 @@ struct WithOwners : Replicated<Strategy> {
       : Replicated<Strategy>(its_net, its_group), owners(its_group) {}
   std::unique_ptr<zero::PartitionedOptimizer> make_optimizer(std::vector<ParameterGroup> groups,
                                                              const MakeOptimizer& make) {
-    return std::make_unique<zero::ShardedOptimizer>(std::move(groups), owners, make);
+    return std::make_unique<zero::Zero1Broadcast>(std::move(groups), owners, make);
   }
   ProcessGroup& owners;
 };
 
 // With buckets of 0.5 kB the small nets have several.
-struct StateInBuckets : zero::ShardedState {
-  StateInBuckets(Module& net, ProcessGroup& group) : ShardedState(net, group, 0.5e-3) {}
+struct StateInBuckets : zero::Zero1 {
+  StateInBuckets(Module& net, ProcessGroup& group) : Zero1(net, group, 0.5e-3) {}
 };
-struct GradientsInBuckets : zero::ShardedGradients {
-  GradientsInBuckets(Module& net, ProcessGroup& group) : ShardedGradients(net, group, 0.5e-3) {}
+struct GradientsInBuckets : zero::Zero2 {
+  GradientsInBuckets(Module& net, ProcessGroup& group) : Zero2(net, group, 0.5e-3) {}
 };
 // Wraps every layer.
-struct ParametersByLayer : zero::ShardedParameters {
-  ParametersByLayer(Module& net, ProcessGroup& group)
-      : ShardedParameters(net, group, layers_of(net)) {}
+struct ParametersByLayer : zero::Zero3 {
+  ParametersByLayer(Module& net, ProcessGroup& group) : Zero3(net, group, layers_of(net)) {}
   static std::vector<NamedModule> layers_of(Module& net) {
     auto modules = net.named_modules();
     modules.erase(modules.begin());

@@ -65,10 +65,10 @@ void more_ranks_than_elements() {
     One net, alone;
     Stage stage(net, group);
     const auto optimizer =
-        stage.make_optimizer({{parallel::trained_parameters(net), 0.5, 0}}, make_adamw);
+        stage.make_optimizer({{ddp::trained_parameters(net), 0.5, 0}}, make_adamw);
     require(optimizer->state().empty() == (group.rank() > 0), "rank {} keeps {} tensors",
             group.rank(), optimizer->state().size());
-    AdamW adamw({{parallel::trained_parameters(alone), 0.5, 0}});
+    AdamW adamw({{ddp::trained_parameters(alone), 0.5, 0}});
     for (int step = 0; step < 3; ++step) {
       const Tensor mine = Tensor::full({1, 1}, group.rank(), DType::fp64);
       const Tensor mean = Tensor::full({1, 1}, 1.5, DType::fp64);
@@ -101,9 +101,9 @@ TEST_CASE(
   for (const int size : {2, 3, 4})
     on_every_transport(size, [](ProcessGroup& group) {
       transformer::Model model(small_llama(), DType::bf16), other(small_llama(), DType::bf16);
-      zero::ShardedParameters with_masters(model, group), fp32(other, group, {}, true);
+      zero::Zero3 with_masters(model, group), fp32(other, group, {}, true);
       const auto groups_of = [](const transformer::Model& its) {
-        return std::vector<ParameterGroup>{{parallel::trained_parameters(its), 1e-4, 0.1}};
+        return std::vector<ParameterGroup>{{ddp::trained_parameters(its), 1e-4, 0.1}};
       };
       const auto masters = with_masters.make_optimizer(groups_of(model), make_adamw),
                  shards = fp32.make_optimizer(groups_of(other), make_adamw);
@@ -113,14 +113,14 @@ TEST_CASE(
         return group.traffic().payload_bytes_sent - before;
       };
       for (int step = 0; step < 3; ++step) {
-        const auto train = [&](const transformer::Model& its, zero::ShardedParameters& stage) {
+        const auto train = [&](const transformer::Model& its, zero::Zero3& stage) {
           backward(loss_of(its, group.rank() + step));
           stage.finish();
         };
         const std::uint64_t sent = bytes_of([&] { train(model, with_masters); }),
                             sent_fp32 = bytes_of([&] { train(other, fp32); });
         require(sent == sent_fp32, "fp32 shards send {} bytes, bf16 shards {}", sent_fp32, sent);
-        const auto gradients = [](const zero::ShardedParameters& stage) {
+        const auto gradients = [](const zero::Zero3& stage) {
           return shown([&](const auto& see) { stage.visit_gradients(see); }, "");
         };
         const Tensors expected = gradients(with_masters), seen = gradients(fp32);
@@ -151,17 +151,17 @@ TEST_CASE("a sharded optimizer has the gradients and parameters of a single proc
 }
 
 TEST_CASE("sharded state has the gradients and parameters of a single process") {
-  agrees<zero::ShardedState>();
+  agrees<zero::Zero1>();
   agrees<StateInBuckets>();
 }
 
 TEST_CASE("sharded gradients have the gradients and parameters of a single process") {
-  agrees<zero::ShardedGradients>();
+  agrees<zero::Zero2>();
   agrees<GradientsInBuckets>();
 }
 
 TEST_CASE("sharded parameters have the gradients and parameters of a single process") {
-  agrees<zero::ShardedParameters>();
+  agrees<zero::Zero3>();
   agrees<ParametersByLayer>();
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("micro-batches add up in every stage") {
 }
 
 TEST_CASE("there may be more ranks than elements to shard") {
-  more_ranks_than_elements<zero::ShardedState>();
-  more_ranks_than_elements<zero::ShardedGradients>();
-  more_ranks_than_elements<zero::ShardedParameters>();
+  more_ranks_than_elements<zero::Zero1>();
+  more_ranks_than_elements<zero::Zero2>();
+  more_ranks_than_elements<zero::Zero3>();
 }

@@ -49,7 +49,7 @@ void two_calls_for_each_bucket(std::size_t micro_batches, std::size_t reduce_sca
           ToyNet net(0, DType::fp32);
           Stage stage(net, group);
           const auto optimizer =
-              stage.make_optimizer({{parallel::trained_parameters(net), 0.01, 0}}, make_sgd);
+              stage.make_optimizer({{ddp::trained_parameters(net), 0.01, 0}}, make_sgd);
           const std::size_t buckets = stage.plan().buckets().size();
           require(buckets == 2, "{} buckets", buckets);
           const std::uint64_t bytes =
@@ -80,7 +80,7 @@ void sends_what_units_need(bool tied, bool recomputes) {
         [&](ProcessGroup& group) {
           transformer::Model model(small_llama(tied));
           model.set_recompute({recomputes ? 1 : 0});
-          zero::ShardedParameters stage(model, group);
+          zero::Zero3 stage(model, group);
           const auto& units = stage.plan().buckets();
           require(units.size() == (tied ? 4 : 5), "{} units", units.size());
           std::uint64_t calls = 0, bytes = 0;
@@ -90,7 +90,7 @@ void sends_what_units_need(bool tied, bool recomputes) {
                 bytes += bytes_of_calls(times, 4 * stage.plan().padded_elements(b), group);
           }
           const auto optimizer =
-              stage.make_optimizer({{parallel::trained_parameters(model), 0.01, 0}}, make_sgd);
+              stage.make_optimizer({{ddp::trained_parameters(model), 0.01, 0}}, make_sgd);
           for (int step = 0; step < 2; ++step)
             must_send(group, calls, bytes, [&] {
               backward(loss_of(model, group.rank()));
@@ -131,7 +131,7 @@ TEST_CASE("without history stage 3 gathers a unit once for each use") {
         3,
         [tied](ProcessGroup& group) {
           transformer::Model model(small_llama(tied));
-          zero::ShardedParameters stage(model, group);
+          zero::Zero3 stage(model, group);
           const NoGrad no_grad;
           std::uint64_t bytes = bytes_of_calls(1, stage.plan().padded_bytes(), group);
           const auto& units = stage.plan().buckets();
@@ -154,7 +154,7 @@ TEST_CASE("stage 3 gathers a unit once if it is both the first and the last in u
         size,
         [](ProcessGroup& group) {
           ToyNet net(0, DType::fp32);
-          zero::ShardedParameters stage(net, group);
+          zero::Zero3 stage(net, group);
           must_send(group, 2, bytes_of_calls(2, stage.plan().padded_bytes(), group), [&] {
             backward(loss_of_rows<float>(net, 0, 4));
             stage.finish();

@@ -2,9 +2,9 @@
 
 #include "autograd/ops/ops.hpp"
 #include "base/shared_library.hpp"
+#include "ddp/tensor_collectives.hpp"
 #include "parallel/context/attention.hpp"
 #include "parallel/experts/dispatch.hpp"
-#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::training {
 
@@ -73,7 +73,7 @@ Tensor GroupDivision::experts(const Tensor& rows, std::span<const std::int64_t> 
 
 void GroupDivision::add_over_sequences(const Tensor& numbers) const {
   if (divides_context())
-    parallel::all_reduce_sum(numbers, numbers, context_group_, "tokens of each expert");
+    ddp::all_reduce_sum(numbers, numbers, context_group_, "tokens of each expert");
 }
 
 autograd::RopeTable GroupDivision::positions(const autograd::RopeTable& table,

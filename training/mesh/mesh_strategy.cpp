@@ -8,8 +8,8 @@
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/optim/clip.hpp"
 #include "collectives/execution/traffic.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 #include "training/mesh/group_division.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
@@ -80,7 +80,7 @@ std::vector<transformer::TokenRange> MeshStrategy::tokens_of(std::int64_t length
 
 // Every rank gets the parameters of rank 0: first along the copies, then in the inner group.
 void MeshStrategy::prepare(autograd::Module& model) {
-  if (copies_.size() > 1) parallel::replicate(model, copies_);
+  if (copies_.size() > 1) ddp::replicate(model, copies_);
   inner_->prepare(model);
 }
 
@@ -154,7 +154,7 @@ void MeshStrategy::add_gradients(const GradientSum& sum) const {
     }
   };
   for_each_view([](const Tensor& view, const Tensor& gradient) { view.copy_(gradient); });
-  sum.group.all_reduce(parallel::buffer_of(flat, sum.label), sum.op, sum.label);
+  sum.group.all_reduce(ddp::buffer_of(flat, sum.label), sum.op, sum.label);
   for_each_view([](const Tensor& view, const Tensor& gradient) { gradient.copy_(view); });
 }
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::training {
 
@@ -58,7 +58,7 @@ void collect_whole(const std::vector<WholeTensor>& order, const std::vector<Mode
       const auto whole = with_name(mine.name);
       if (whole == order.end() || !whole->is_saved_by(own)) return;  // a copy of another rank's
       const Tensor part = mine.tensor.to(autograd::Device::cpu).contiguous();
-      group.send(parallel::buffer_of(part, mine.name), 0, mine.name);
+      group.send(ddp::buffer_of(part, mine.name), 0, mine.name);
     });
     return;
   }
@@ -71,7 +71,7 @@ void collect_whole(const std::vector<WholeTensor>& order, const std::vector<Mode
       if (!each.is_saved_by(parts[r])) continue;
       const Region region = each.region_in(parts[r]);
       const Tensor part = Tensor::empty(region.extent, each.dtype);
-      group.recv(parallel::buffer_of(part, each.name()), static_cast<int>(r), each.name());
+      group.recv(ddp::buffer_of(part, each.name()), static_cast<int>(r), each.name());
       region.of(whole).copy_(part);
     }
     see({each.name(), whole});

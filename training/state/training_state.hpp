@@ -42,7 +42,7 @@ void save_run(const std::filesystem::path& directory, const transformer::Model& 
 // Copies parameters and state on rank 0, and returns there the function that writes them, once, on
 // any thread; on other ranks it does nothing. `model`, of which it reads only the configuration,
 // and `vocabulary` must outlive it. Until it is called the copy takes the memory of the whole
-// model's parameters and state, which planning::checkpoint_bytes() tells.
+// model's parameters and state, which checkpoint_bytes() tells.
 std::function<void()> copy_run(const std::filesystem::path& directory,
                                const transformer::Model& model, const Trainer& trainer,
                                const transformer::Vocabulary& vocabulary,

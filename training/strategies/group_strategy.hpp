@@ -117,8 +117,8 @@ class ShardedStrategy : public GroupStrategy<Method> {
 };
 
 // Stage 1 of ZeRO with an owner for each parameter: Method averages the gradients, and
-// ShardedOptimizer updates the parameters.
-template <class ShardedOptimizer, class Method>
+// Zero1Broadcast updates the parameters.
+template <class Zero1Broadcast, class Method>
 class OwnerStrategy final : public ShardedStrategy<Method> {
  public:
   using ShardedStrategy<Method>::ShardedStrategy;
@@ -126,7 +126,7 @@ class OwnerStrategy final : public ShardedStrategy<Method> {
   std::unique_ptr<autograd::Optimizer> make_optimizer(
       std::vector<autograd::ParameterGroup> groups,
       const ParallelStrategy::MakeOptimizer& make) override {
-    return std::make_unique<ShardedOptimizer>(std::move(groups), this->group_, make);
+    return std::make_unique<Zero1Broadcast>(std::move(groups), this->group_, make);
   }
 };
 

@@ -17,10 +17,10 @@
 #include "ddp/overlap.hpp"
 #include "training/strategies/group_strategy.hpp"
 #include "training/strategies/single_process.hpp"
-#include "zero/stage1_broadcast.hpp"
-#include "zero/stage1_state.hpp"
-#include "zero/stage2_gradients.hpp"
-#include "zero/stage3_parameters.hpp"
+#include "zero/zero1.hpp"
+#include "zero/zero1_broadcast.hpp"
+#include "zero/zero2.hpp"
+#include "zero/zero3.hpp"
 
 namespace ringside::training {
 namespace {
@@ -45,10 +45,10 @@ const Named ours[] = {
     {"flat", strategy_over<GroupStrategy<ddp::Flat>>},
     {"overlap", strategy_over<GroupStrategy<ddp::Overlap>>},
     {"bucketed", strategy_over<GroupStrategy<ddp::Bucketed>>},
-    {"zero1_broadcast", strategy_over<OwnerStrategy<zero::ShardedOptimizer, ddp::Bucketed>>},
-    {"zero1", strategy_over<StageStrategy<zero::ShardedState>>},
-    {"zero2", strategy_over<StageStrategy<zero::ShardedGradients>>},
-    {"zero3", strategy_over<StageStrategy<zero::ShardedParameters>>},
+    {"zero1_broadcast", strategy_over<OwnerStrategy<zero::Zero1Broadcast, ddp::Bucketed>>},
+    {"zero1", strategy_over<StageStrategy<zero::Zero1>>},
+    {"zero2", strategy_over<StageStrategy<zero::Zero2>>},
+    {"zero3", strategy_over<StageStrategy<zero::Zero3>>},
 };
 
 // A strategy that keeps on each rank what no checkpoint holds.

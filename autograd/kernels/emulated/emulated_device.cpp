@@ -1,7 +1,7 @@
 // The emulated device. Its memory is the heap. A launch returns when its kernel is done, so
 // synchronise() and fence() have nothing to wait for. Its kernels (emulated_kernels.cpp) are a
-// library that is opened when they are first used: only debuggers and tests need them, and they take
-// longer to compile than any other source.
+// library that is opened when they are first used: only debuggers and tests need them, and they
+// take longer to compile than any other source.
 #include "autograd/kernels/devices.hpp"
 
 #include <cstdlib>

@@ -23,11 +23,11 @@
 #include "cli/pictures/numbers.hpp"
 #include "collectives/process_group.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
-#include "planning/plan.hpp"
 #include "training/elastic/membership.hpp"
 #include "training/interrupt.hpp"
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
+#include "transformer/recompute_groups.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -204,7 +204,7 @@ void add_training_options(const Options& option, TrainArguments& args) {
          "What backward computes again: none; full, each block by itself (less memory, a third "
          "more time, the same bits); every=K, groups of K blocks; or nested=K1,K2, groups of K1 "
          "with groups of K2 in them [none]",
-         parsed_by([](const std::string& text) { planning::recomputation_from(text); }));
+         parsed_by([](const std::string& text) { transformer::recompute_groups_from(text); }));
   option("--optimizer NAME", args.optimizer, "sgd or adamw [adamw]", one_of({"sgd", "adamw"}));
   option("--lr RATE", options.learning_rate,
          "Peak learning rate [adamw: 3e-3 for width 128, less for wider models; sgd: 0.1]");

@@ -4,13 +4,14 @@
 #include <memory>
 #include <thread>
 
+#include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/options/option_checks.hpp"
-#include "planning/plan.hpp"
 #include "training/mesh/group_division.hpp"
 #include "training/run_options.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/recompute_groups.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -79,7 +80,7 @@ double default_learning_rate(OptimizerKind optimizer, const Config& config) {
 
 // Attention keeps no scores, so selective recomputation has nothing to compute again.
 void set_recomputation(const TrainArguments& args, TrainerOptions& options) {
-  if (args.recompute) options.recompute = planning::recomputation_from(*args.recompute).groups;
+  if (args.recompute) options.recompute = transformer::recompute_groups_from(*args.recompute);
 }
 
 TrainerOptions options_of_new_run(const TrainArguments& args, const Config& config,

@@ -12,21 +12,15 @@
 #include "cli/pictures/numbers.hpp"
 #include "collectives/transport/link.hpp"
 #include "training/memory_check.hpp"
-#include "training/run_plan.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::cli {
 namespace {
 
-planning::Plan run_plan_of(const TrainingPlan& plan, int data_ranks) {
-  return training::run_plan(plan.options, plan.dtype, plan.device, data_ranks, plan.strategy,
-                            plan.bucket_mb, plan.mesh ? &*plan.mesh : nullptr);
-}
-
 // "25.1 MB (parameters 6.3 MB, gradients 6.3 MB, optimizer 12.5 MB)"
-std::string memory_text(const planning::RankMemory& need) {
+std::string memory_text(const training::MemoryNeed& need) {
   const auto text_of = [](double bytes) { return with_unit(bytes) + "B"; };
-  return fmt::format("{} ({})", text_of(need.total()), training::memory_in_parts(need, text_of));
+  return fmt::format("{} ({})", text_of(need.peak), training::memory_in_parts(need, text_of));
 }
 
 }  // namespace
@@ -80,12 +74,11 @@ std::string batch_text(const TrainingPlan& plan, int ranks) {
 std::vector<std::string> memory_texts(const TrainingPlan& plan) {
   std::vector<std::string> lines;
   if (!plan.mesh) return lines;
-  const auto model = planning::model_from(plan.config, plan.model_name);
-  const planning::Plan run = run_plan_of(plan, plan.mesh->data_ranks());
   const int stages = plan.mesh->shape.size(parallel::Axis::pp);
   for (int stage = 0; stage < stages; ++stage)
-    lines.push_back(fmt::format("{}: {}", stages == 1 ? "each rank" : fmt::format("pp={}", stage),
-                                memory_text(planning::memory_of_rank(model, run, stage))));
+    lines.push_back(
+        fmt::format("{}: {}", stages == 1 ? "each rank" : fmt::format("pp={}", stage),
+                    memory_text(training::memory_of_rank(plan, plan.mesh->data_ranks(), stage))));
   return lines;
 }
 
@@ -140,13 +133,13 @@ void check_memory(const TrainingPlan& plan, int ranks, int ranks_on_this_machine
   // On a GPU each rank checks its own memory, not the launcher.
   if (plan.device == autograd::Device::cuda && !environment("RANK")) return;
   if (plan.mesh) require_divisible(*plan.mesh, plan.config, plan.options, plan.strategy);
-  const auto model = planning::model_from(plan.config, plan.model_name);
-  const planning::Plan run = run_plan_of(plan, plan.data_ranks(ranks));
+  const double saved = training::checkpoint_bytes(plan.config, plan.dtype, plan.options.optimizer);
   training::require_memory(
-      planning::memory_of_largest_rank(model, run), ranks_on_this_machine, plan.memory_limit_gb,
+      training::memory_of_largest_rank(plan, plan.data_ranks(ranks)), ranks_on_this_machine,
+      plan.memory_limit_gb,
       "choose a smaller model or batch, fewer ranks on this machine, or --accumulate "
       "and --recompute full for fewer activations",
-      plan.device, plan.save_every > 0 ? planning::checkpoint_bytes(model, run.types) : 0);
+      plan.device, plan.save_every > 0 ? saved : 0);
 }
 
 void prepare_outputs(const TrainingPlan& plan) {

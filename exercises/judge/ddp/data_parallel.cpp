@@ -14,7 +14,7 @@
 #include "collectives/algorithms/ring/ring.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "collectives/selection/cost_model.hpp"
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 
 namespace ringside::exercises {
 
@@ -68,7 +68,7 @@ Json train(const JudgeNet& net, DataParallel& method, collectives::ProcessGroup*
            const TrainingPlan& plan) {
   const int micro_batches = plan.micro_batches;
   Json history = {{"start", state_of(net)}, {"steps", Json::array()}};
-  SGD optimizer({{parallel::trained_parameters(net), 0.05, 0}});
+  SGD optimizer({{ddp::trained_parameters(net), 0.05, 0}});
   for (int step = 0; step < steps; ++step) {
     const bool drops_gradients = !plan.zero_in_turn || step % 2 == 1;
     optimizer.zero_grad(drops_gradients);
@@ -99,8 +99,8 @@ Json train(const JudgeNet& net, DataParallel& method, collectives::ProcessGroup*
 struct Alone final : DataParallel {
   void finish() override {}
   bool on = true;
-  std::unique_ptr<parallel::Paused> no_sync() override {
-    return std::make_unique<parallel::Paused>(on, false);
+  std::unique_ptr<ddp::Paused> no_sync() override {
+    return std::make_unique<ddp::Paused>(on, false);
   }
 };
 

@@ -5,8 +5,8 @@
 
 #include "autograd/nn/module.hpp"
 #include "collectives/process_group.hpp"
+#include "ddp/gradient_hooks.hpp"
 #include "exercises/judge/student.hpp"
-#include "parallel/gradient_hooks.hpp"
 
 namespace ringside::exercises {
 
@@ -14,7 +14,7 @@ class DataParallel {
  public:
   virtual ~DataParallel() = default;
   virtual void finish() = 0;
-  virtual std::unique_ptr<parallel::Paused> no_sync() { fail("this method has no no_sync()"); }
+  virtual std::unique_ptr<ddp::Paused> no_sync() { fail("this method has no no_sync()"); }
 };
 
 using MakeDataParallel = std::unique_ptr<DataParallel>(const autograd::Module&,
@@ -31,9 +31,9 @@ std::unique_ptr<DataParallel> make_data_parallel(const autograd::Module& module,
             Options... its_options)
         : method(its_module, its_group, its_options...) {}
     void finish() override { method.finish(); }
-    std::unique_ptr<parallel::Paused> no_sync() override {
+    std::unique_ptr<ddp::Paused> no_sync() override {
       if constexpr (requires { method.no_sync(); })
-        return std::unique_ptr<parallel::Paused>(new parallel::Paused(method.no_sync()));
+        return std::unique_ptr<ddp::Paused>(new ddp::Paused(method.no_sync()));
       else
         return DataParallel::no_sync();
     }

@@ -6,9 +6,9 @@
 #include "autograd/nn/layers.hpp"
 #include "ddp/bucketed.hpp"
 #include "exercises/judge/zero/optimizer_training.hpp"
-#include "zero/stage1_state.hpp"
-#include "zero/stage2_gradients.hpp"
-#include "zero/stage3_parameters.hpp"
+#include "zero/zero1.hpp"
+#include "zero/zero2.hpp"
+#include "zero/zero3.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -39,9 +39,9 @@ struct Everywhere : ddp::Bucketed {
     return make(std::move(groups));
   }
 };
-struct ByLayer : zero::ShardedParameters {
+struct ByLayer : zero::Zero3 {
   ByLayer(Net& net, collectives::ProcessGroup& group)
-      : ShardedParameters(net, group, [&] {
+      : Zero3(net, group, [&] {
           auto modules = net.named_modules();
           modules.erase(modules.begin());
           return modules;
@@ -76,8 +76,8 @@ std::vector<LedgerEntry> ledger_under_zero(World& world) {
   std::vector<LedgerEntry> entries;
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     entries.push_back(after_a_step<Everywhere>(world, 0, dtype));
-    entries.push_back(after_a_step<zero::ShardedState>(world, 1, dtype));
-    entries.push_back(after_a_step<zero::ShardedGradients>(world, 2, dtype));
+    entries.push_back(after_a_step<zero::Zero1>(world, 1, dtype));
+    entries.push_back(after_a_step<zero::Zero2>(world, 2, dtype));
     entries.push_back(after_a_step<ByLayer>(world, 3, dtype));
   }
   return entries;

@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::exercises {
 
@@ -13,13 +13,13 @@ void ShardedMethod::give_whole_gradients() const {
   std::map<std::string, Tensor> whole;  // on rank 0
   visit_gradients(
       [&](const autograd::NamedTensor& each) { whole[each.name] = each.tensor.clone(); });
-  for (const auto& [name, parameter] : parallel::trained_parameters(module_)) {
+  for (const auto& [name, parameter] : ddp::trained_parameters(module_)) {
     const Tensor exists = Tensor::full({1}, whole.contains(name) ? 1 : 0, autograd::DType::fp64);
-    parallel::broadcast(exists, 0, group_, "whether there is a gradient");
+    ddp::broadcast(exists, 0, group_, "whether there is a gradient");
     if (exists.item() == 0) continue;
     const Tensor gradient =
         group_.rank() == 0 ? whole.at(name) : Tensor::zeros(parameter.shape(), parameter.dtype());
-    parallel::broadcast(gradient, 0, group_, "a whole gradient");
+    ddp::broadcast(gradient, 0, group_, "a whole gradient");
     parameter.set_grad(gradient);
   }
 }

@@ -9,8 +9,8 @@
 #include "base/error.hpp"
 #include "base/trace/trace.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
+#include "ddp/tensor_collectives.hpp"
 #include "parallel/pipeline/lower.hpp"
-#include "parallel/tensor_collectives.hpp"
 
 namespace ringside::pipeline_parallel {
 
@@ -133,7 +133,7 @@ void Executor::hand_on(const Action& action, Tensor made) {
 void Executor::send(const Action& action) {
   Tensor tensor = take(action, action);
   const std::string label = label_of(action);
-  const collectives::Buffer buffer = parallel::buffer_of(tensor, label);
+  const collectives::Buffer buffer = ddp::buffer_of(tensor, label);
   const int to = schedule_.rank_of[other_stage(action)];
   leaving_.push_back(
       {std::move(tensor), messages_.send(buffer, to, tag_of(action, schedule_), label)});
@@ -151,7 +151,7 @@ void Executor::free_what_has_left() {
 void Executor::post(const Action& receive) {
   Tensor tensor = work_.empty_for(receive);
   const std::string label = label_of(receive);
-  const collectives::Buffer buffer = parallel::buffer_of(tensor, label);
+  const collectives::Buffer buffer = ddp::buffer_of(tensor, label);
   const int from = schedule_.rank_of[other_stage(receive)];
   auto work = messages_.recv(buffer, from, tag_of(receive, schedule_), label);
   posted_.emplace(receive, Message{std::move(tensor), std::move(work)});

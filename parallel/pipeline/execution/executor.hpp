@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "collectives/messages.hpp"
+#include "ddp/scoped_work.hpp"
 #include "parallel/pipeline/execution/stage_work.hpp"
 #include "parallel/pipeline/schedule.hpp"
-#include "parallel/scoped_work.hpp"
 
 namespace ringside::pipeline_parallel {
 
@@ -58,7 +58,7 @@ class Executor {
   // A message on its way, with the tensor that it comes from or goes to.
   struct Message {
     autograd::Tensor tensor;
-    parallel::ScopedWork work;  // after the tensor
+    ddp::ScopedWork work;  // after the tensor
   };
 
   const Schedule& schedule_;

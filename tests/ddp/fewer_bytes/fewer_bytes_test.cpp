@@ -42,7 +42,7 @@ void must_be_near(const std::vector<double>& seen, const std::vector<double>& ex
 // Steps of SGD on rows of this rank; each rank takes other rows in every step.
 template <class AfterUpdate>
 void take_steps(Net& net, ProcessGroup& group, int steps, const AfterUpdate& after_update) {
-  SGD sgd({{parallel::trained_parameters(net), 0.05, 0}});
+  SGD sgd({{ddp::trained_parameters(net), 0.05, 0}});
   for (int step = 0; step < steps; ++step) {
     net.zero_grad();
     backward(loss_of_rows<double>(net, (step * group.size() + group.rank()) * 4 % 96, 4));
@@ -153,9 +153,9 @@ TEST_CASE("local SGD with rounds of one step is data parallelism") {
       ToyNet local(static_cast<std::uint64_t>(group.rank()), DType::fp64),
           together(static_cast<std::uint64_t>(group.rank()), DType::fp64);
       ddp::LocalUpdates one(local, group, 1);
-      parallel::replicate(together, group);
+      ddp::replicate(together, group);
       take_steps(local, group, 10, [&] { one.after_update(); });
-      SGD sgd({{parallel::trained_parameters(together), 0.05, 0}});
+      SGD sgd({{ddp::trained_parameters(together), 0.05, 0}});
       for (int step = 0; step < 10; ++step) {
         together.zero_grad();
         backward(loss_of_rows<double>(together, (step * group.size() + group.rank()) * 4 % 96, 4));
@@ -175,7 +175,7 @@ TEST_CASE("DiLoCo takes Nesterov's step along the mean difference, and local SGD
         ToyNet net(static_cast<std::uint64_t>(group.rank()), DType::fp64),
             free(static_cast<std::uint64_t>(group.rank()), DType::fp64);
         ddp::LocalUpdates method(net, group, 3, outer);
-        parallel::replicate(free, group);
+        ddp::replicate(free, group);
         std::vector<double> theta = all_parameters(free), v(theta.size());
         int steps = 0;
         const auto round = [&] {

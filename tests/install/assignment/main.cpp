@@ -8,7 +8,7 @@
 #include "autograd/optim/sgd.hpp"
 #include "base/error.hpp"
 #include "collectives/process_group.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 using namespace ringside;
 using namespace ringside::autograd;
@@ -21,7 +21,7 @@ int main() try {
   for (int step = 0; step < 3; ++step) {
     backward(sum(layer.forward(Tensor::full({8, 4}, group.rank() + 1))));
     for (const auto& [name, parameter] : layer.named_parameters())
-      parallel::all_reduce_mean(parameter.grad(), group, name);
+      ddp::all_reduce_mean(parameter.grad(), group, name);
     optimizer.step();
     optimizer.zero_grad();
   }

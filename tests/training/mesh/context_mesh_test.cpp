@@ -98,7 +98,7 @@ TEST_CASE("context parallel with recomputation, and over tcp and shm") {
 
 // One process on the same sequences: the ledger's peak falls as 1/c but for what does not depend on
 // tokens (the head's matrix and its gradient). Gathered keys and values stay whole.
-TEST_CASE("activations fall as 1/c, and are those of the plan") {
+TEST_CASE("activations fall as 1/c, and are those of the check") {
   Problem problem = long_problem();
   problem.dtype = DType::fp32;
   problem.steps = 2;
@@ -131,12 +131,8 @@ TEST_CASE("activations fall as 1/c, and are those of the plan") {
       CAPTURE(name_of(options.order));
       const std::string mesh = fmt::format("cp={}", c);
       const double peak = peak_on(mesh, options);
-      training::MeshPlan of{parallel::MeshShape(mesh)};
-      of.context = options;
-      const planning::Plan plan = training::run_plan(problem.options(), problem.dtype,
-                                                     autograd::Device::cpu, 1, "flat", 25, &of);
-      const auto memory = planning::memory_of_rank(planning::model_from(config, ""), plan, 0);
-      const double predicted = memory.of(autograd::MemoryKind::activations);
+      const MeshCase each{mesh, "flat", false, "1f1b", 1, 0, "threads", options};
+      const double predicted = need_of(each, config, problem.dtype, problem.options()).activations;
       CHECK(peak > 0.95 * predicted);
       CHECK(peak < 1.05 * predicted);
       if (options.exchange != Exchange::all_gather)

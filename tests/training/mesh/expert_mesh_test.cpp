@@ -110,9 +110,9 @@ TEST_CASE(
   check(problem, {"ep=2,fsdp=2", "zero3"}, 1e-12);
 }
 
-// The plan assumes equal load. A router that is not trained yet gives the busiest of 4 ranks a
+// The check assumes equal load. A router that is not trained yet gives the busiest of 4 ranks a
 // third more.
-TEST_CASE("a rank holds its experts and their activations, as the plan says") {
+TEST_CASE("a rank holds its experts and their activations, as the check says") {
   Problem problem = with_experts(8);
   problem.dtype = DType::fp32;
   problem.layers = 6;
@@ -122,12 +122,7 @@ TEST_CASE("a rank holds its experts and their activations, as the plan says") {
   for (const std::string mesh : {"ep=1", "ep=2", "ep=4"}) {
     CAPTURE(mesh);
     const MeshCase each{mesh, "flat"};
-    const training::MeshPlan of = each.plan();
-    const auto predicted = planning::memory_of_rank(
-        planning::model_from(config, ""),
-        training::run_plan(problem.options(), problem.dtype, autograd::Device::cpu, of.data_ranks(),
-                           "flat", 25, &of),
-        0);
+    const auto predicted = need_of(each, config, problem.dtype, problem.options());
     std::mutex guard;
     double most = 0;
     on_mesh(each, config, [&](auto given, auto&) {
@@ -135,8 +130,7 @@ TEST_CASE("a rank holds its experts and their activations, as the plan says") {
                   given->tensor_division());
       std::int64_t parameters = 0;
       for (const NamedTensor& held : model.named_parameters()) parameters += held.tensor.elements();
-      CHECK(4 * parameters ==
-            static_cast<std::int64_t>(predicted.of(autograd::MemoryKind::parameters)));
+      CHECK(4 * parameters == static_cast<std::int64_t>(predicted.parameters));
       const auto strategy = std::move(given);
       Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
       trainer.step();
@@ -146,7 +140,7 @@ TEST_CASE("a rank holds its experts and their activations, as the plan says") {
       most = std::max(
           most, static_cast<double>(autograd::memory_use(autograd::MemoryKind::activations).peak));
     });
-    const double expected = predicted.of(autograd::MemoryKind::activations);
+    const double expected = predicted.activations;
     CHECK(most > 0.98 * expected);
     CHECK(most < (each.plan().shape.ranks() == 1 ? 1.02 : 1.4) * expected);
   }

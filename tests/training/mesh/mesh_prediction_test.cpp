@@ -1,6 +1,6 @@
 // The account of a plan beside the run of that plan: the memory of every rank beside its ledger,
 // and the bytes of every axis, equal but for the padding of shards and the reports of norm and
-// loss.
+// loss. And what `ringside train` checks for before the run, within 5 % of the ledger.
 //
 // Every mesh of 2, 4 and 8 ranks, with every schedule, stage of ZeRO, recomputation and division of
 // sequences that it may have, if RINGSIDE_WHOLE_TABLE=1; otherwise a fixed sample.
@@ -15,6 +15,7 @@
 #include "planning/account.hpp"
 #include "planning/formulas/communication.hpp"
 #include "planning/formulas/parameters.hpp"
+#include "planning/run_plan.hpp"
 #include "planning/simulation/step_formula.hpp"
 #include "tests/training/mesh/mesh_check.hpp"
 
@@ -193,7 +194,7 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
     const auto model = planning::model_from(each.config(), "");
     const training::MeshPlan mesh = each.mesh.plan();
     const planning::Plan plan =
-        training::run_plan(options_of(each), DType::fp32, autograd::Device::cpu, mesh.data_ranks(),
+        planning::run_plan(options_of(each), DType::fp32, autograd::Device::cpu, mesh.data_ranks(),
                            each.mesh.inner, bucket_mb, &mesh);
     const auto seen = run(each);
     const auto account = planning::account(model, plan, planning::find_machine("laptop"));
@@ -215,6 +216,10 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
                                                                          : 0.02;
       CHECK(memory.total() >= (1 - bar) * mine.peak - slack);
       CHECK(memory.total() <= (1 + bar) * mine.peak + slack);
+      const auto need = need_of(each.mesh, each.config(), DType::fp32, options_of(each), pp);
+      const double near = each.has_experts ? 0.08 : 0.05;
+      CHECK(need.peak >= (1 - near) * mine.peak - slack);
+      CHECK(need.peak <= (1 + near) * mine.peak + slack);
       const std::string kind = kind_of(each) + (each.recompute ? ", recomputation" : "");
       worst_memory[kind].look_at(memory.total(), mine.peak, text_of(each));
       for (const auto& [axis, bytes] : mine.sent) {

@@ -16,8 +16,8 @@
 #include "collectives/run_threads.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/sample.hpp"
+#include "training/memory_need.hpp"
 #include "training/mesh/mesh_strategy.hpp"
-#include "training/run_plan.hpp"
 #include "training/strategies/single_process.hpp"
 #include "training/trainer.hpp"
 
@@ -106,6 +106,16 @@ struct MeshCase {
     return plan;
   }
 };
+
+// What `ringside train` checks before such a run: for a rank with this coordinate along pp.
+inline training::MemoryNeed need_of(const MeshCase& mesh, const Config& config, DType dtype,
+                                    const training::TrainerOptions& options,
+                                    int pipeline_rank = 0) {
+  training::Plan plan;
+  plan.config = config, plan.dtype = dtype, plan.options = options;
+  plan.strategy = mesh.inner, plan.bucket_mb = bucket_mb, plan.mesh = mesh.plan();
+  return training::memory_of_rank(plan, plan.mesh->data_ranks(), pipeline_rank);
+}
 
 // The cases of the test that runs.
 inline Sample mesh_cases;

@@ -20,9 +20,9 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
-#include "planning/memory.hpp"
 #include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "training/memory_need.hpp"
 #include "training/state/background_save.hpp"
 #include "training/strategies/single_process.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
@@ -336,15 +336,13 @@ TEST_CASE("what is written in the background equals what is saved at once to the
   }
 }
 
-TEST_CASE("the copy of a checkpoint takes the memory that the plan counts and then gives it back") {
+TEST_CASE("the copy of a checkpoint takes the memory that is checked for and then gives it back") {
   const auto used = [] { return static_cast<double>(autograd::memory_use().current); };
   for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
       TrainerOptions options = brief();
       options.optimizer = kind;
       Run run(dtype, options);
-      planning::Types types = planning::types_of(dtype);
-      types.adamw = kind == OptimizerKind::adamw;
       const double before = used();
       const TemporaryDirectory directory;
       const Vocabulary bytes;
@@ -352,9 +350,7 @@ TEST_CASE("the copy of a checkpoint takes the memory that the plan counts and th
       saving.start(copy_run(directory.path(), run.model, run.trainer, bytes));
       // AdamW counts the steps of each parameter, too.
       CHECK(used() - before ==
-            doctest::Approx(
-                planning::checkpoint_bytes(planning::model_from(run.model.config(), ""), types))
-                .epsilon(0.01));
+            doctest::Approx(checkpoint_bytes(run.model.config(), dtype, kind)).epsilon(0.01));
       saving.finish();
       CHECK(used() == before);
     }

@@ -1,9 +1,9 @@
 // A parallel strategy in a shared library, as training/strategies/group_strategy.hpp shows it: the
 // mean of each gradient, one call after the other.
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "parallel/pipeline/generators/one_f_one_b.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
 #include "training/mesh/group_division.hpp"
 #include "training/strategies/group_strategy.hpp"
 
@@ -14,11 +14,11 @@ using namespace ringside;
 class Mine {
  public:
   Mine(autograd::Module& model, collectives::ProcessGroup& group) : model_(model), group_(group) {
-    parallel::replicate(model, group);
+    ddp::replicate(model, group);
   }
   void finish() {
     for (const auto& [name, parameter] : model_.named_parameters())
-      parallel::all_reduce_mean(parameter.grad(), group_, name);
+      ddp::all_reduce_mean(parameter.grad(), group_, name);
   }
 
  private:

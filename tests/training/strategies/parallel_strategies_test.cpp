@@ -13,7 +13,7 @@
 #include "collectives/process_group.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/transformer/small_model.hpp"
-#include "training/run_plan.hpp"
+#include "training/memory_need.hpp"
 #include "training/trainer.hpp"
 
 namespace ringside::training {
@@ -110,7 +110,7 @@ TEST_CASE("a batch that does not divide into micro-batches is refused") {
                        Error);
 }
 
-TEST_CASE("a rank holds the parameters and gradients that its plan predicts") {
+TEST_CASE("a rank holds the parameters and gradients that are checked for") {
   transformer::Config config;
   config.d_model = 64, config.d_ff = 128, config.layers = 4, config.heads = config.kv_heads = 4,
   config.sequence = 16;
@@ -124,12 +124,10 @@ TEST_CASE("a rank holds the parameters and gradients that its plan predicts") {
         CAPTURE(tied);
         CAPTURE(strategy_name);
         config.vocabulary = vocabulary, config.tied_head = tied;
-        const planning::RankMemory need = memory_of_rank(
-            planning::model_from(config, ""),
-            run_plan(options, autograd::DType::fp32, autograd::Device::cpu, 2, strategy_name, 0.2),
-            0);
-        const double of_parameters = need.of(autograd::MemoryKind::parameters),
-                     of_gradients = need.of(autograd::MemoryKind::gradients);
+        Plan plan;
+        plan.config = config, plan.options = options;
+        plan.strategy = strategy_name, plan.bucket_mb = 0.2;
+        const MemoryNeed need = memory_of_rank(plan, 2, 0);
         const Corpus corpus(tests::small_text());
         std::int64_t parameters = 0, gradients = 0;
         collectives::run_threads(2, [&](ProcessGroup& group) {
@@ -142,10 +140,10 @@ TEST_CASE("a rank holds the parameters and gradients that its plan predicts") {
           parameters = autograd::memory_use(autograd::MemoryKind::parameters).peak;
           gradients = autograd::memory_use(autograd::MemoryKind::gradients).peak;
         });
-        CHECK(static_cast<double>(parameters) == doctest::Approx(of_parameters).epsilon(0.02));
-        CHECK(static_cast<double>(gradients) < 1.02 * of_gradients);
+        CHECK(static_cast<double>(parameters) == doctest::Approx(need.parameters).epsilon(0.02));
+        CHECK(static_cast<double>(gradients) < 1.02 * need.gradients);
         // The number of buckets in flight depends on timing; without any it is 0.59.
-        CHECK(static_cast<double>(gradients) > 0.5 * of_gradients);
+        CHECK(static_cast<double>(gradients) > 0.5 * need.gradients);
       }
     }
   }
@@ -208,7 +206,7 @@ TEST_CASE("fewer bytes: the loss stays near that of a single process, and replic
     }
 }
 
-TEST_CASE("fewer bytes: a rank holds the gradients, errors and buffers that its plan predicts") {
+TEST_CASE("fewer bytes: a rank holds the gradients, errors and buffers that are checked for") {
   transformer::Config config;
   config.d_model = 64, config.d_ff = 128, config.layers = 4, config.heads = config.kv_heads = 4,
   config.sequence = 16;
@@ -217,11 +215,9 @@ TEST_CASE("fewer bytes: a rank holds the gradients, errors and buffers that its 
   const Corpus corpus(tests::small_text());
   for (const std::string name : {"bf16_wire", "powersgd:2", "local_sgd:2", "diloco:2"}) {
     CAPTURE(name);
-    const double predicted =
-        memory_of_rank(planning::model_from(config, ""),
-                       run_plan(options, autograd::DType::fp32, autograd::Device::cpu, 4, name, 1),
-                       0)
-            .of(autograd::MemoryKind::gradients);
+    Plan plan;
+    plan.config = config, plan.options = options, plan.strategy = name, plan.bucket_mb = 1;
+    const double predicted = memory_of_rank(plan, 4, 0).gradients;
     std::int64_t seen = 0;
     collectives::run_threads(4, [&](ProcessGroup& group) {
       Model model(config);

@@ -203,7 +203,7 @@ PRINTERS = {
     "collectives::Label": words(values.label),
     "collectives::Call": CallPrinter,
     "collectives::Work": WorkPrinter,
-    "parallel::ScopedWork": ScopedWorkPrinter,
+    "ddp::ScopedWork": ScopedWorkPrinter,
     "autograd::Tensor": TensorPrinter,
     "ddp::Bucket": BucketPrinter,
     "ddp::BucketEntry": words(entry_text),

@@ -1,13 +1,13 @@
-#include "zero/stage1_state.hpp"
+#include "zero/zero1.hpp"
 
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
 using autograd::Tensor;
 
-ShardedState::ShardedState(const autograd::Module& module, collectives::ProcessGroup& group,
-                           double bucket_mb, const ddp::Alone& alone)
+Zero1::Zero1(const autograd::Module& module, collectives::ProcessGroup& group, double bucket_mb,
+             const ddp::Alone& alone)
     : GradientBuckets(ddp::plan_buckets(module, bucket_mb, alone), group),
       parameters_(module, buckets(), group) {
   for (std::size_t b = 0; b < buckets().size(); ++b) {
@@ -16,13 +16,13 @@ ShardedState::ShardedState(const autograd::Module& module, collectives::ProcessG
   }
 }
 
-void ShardedState::launch(std::size_t b, const std::string& label) {
+void Zero1::launch(std::size_t b, const std::string& label) {
   take_gradients(b);
   under_way_.push_back(
-      parallel::reduce_scatter_mean_async(memory(b), plan().shard_of(memory(b), b), group_, label));
+      ddp::reduce_scatter_mean_async(memory(b), plan().shard_of(memory(b), b), group_, label));
 }
 
-void ShardedState::finish() {
+void Zero1::finish() {
   launch_rest();
   for (std::size_t b = 0; b < under_way_.size(); ++b) wait(under_way_[b], b);
   under_way_.clear();

@@ -29,12 +29,12 @@
 
 namespace ringside::zero {
 
-class ShardedState : public ddp::GradientBuckets {
+class Zero1 : public ddp::GradientBuckets {
  public:
   // Copies the parameters and buffers of rank 0 to all ranks, and moves parameters and gradients
   // into flat memory. `module` and `group` must outlive this object.
-  ShardedState(const autograd::Module& module, collectives::ProcessGroup& group,
-               double bucket_mb = default_bucket_mb, const ddp::Alone& alone = {});
+  Zero1(const autograd::Module& module, collectives::ProcessGroup& group,
+        double bucket_mb = default_bucket_mb, const ddp::Alone& alone = {});
 
   // An optimizer whose step() updates this rank's shards and then all-gathers the parameters. This
   // object must outlive it.
@@ -61,8 +61,8 @@ class ShardedState : public ddp::GradientBuckets {
   void launch(std::size_t bucket, const std::string& label) override;
 
   FlatParameters parameters_;
-  HasGradient has_gradient_;                     // at the last finish()
-  std::vector<parallel::ScopedWork> under_way_;  // [bucket]
+  HasGradient has_gradient_;                // at the last finish()
+  std::vector<ddp::ScopedWork> under_way_;  // [bucket]
 };
 
 }  // namespace ringside::zero

@@ -7,7 +7,7 @@
 #include "autograd/tensor/tensor.hpp"
 #include "base/scoped_value.hpp"
 
-namespace ringside::parallel {
+namespace ringside::ddp {
 
 // Hooks on the gradients of parameters. The destructor removes them.
 class GradientHooks {
@@ -30,4 +30,4 @@ class GradientHooks {
 // What no_sync() returns: a switch is off while it lives.
 using Paused = ScopedValue<bool>;
 
-}  // namespace ringside::parallel
+}  // namespace ringside::ddp

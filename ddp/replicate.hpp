@@ -6,7 +6,7 @@
 #include "autograd/nn/module.hpp"
 #include "collectives/process_group.hpp"
 
-namespace ringside::parallel {
+namespace ringside::ddp {
 
 // Copies rank 0's parameters, frozen ones included, and buffers to all other ranks, with one
 // broadcast for each tensor. Throws Error that names the first tensor in which the ranks' models
@@ -17,4 +17,4 @@ void replicate(const autograd::Module& module, collectives::ProcessGroup& group)
 // once.
 std::vector<autograd::NamedTensor> trained_parameters(const autograd::Module& module);
 
-}  // namespace ringside::parallel
+}  // namespace ringside::ddp

@@ -29,7 +29,7 @@
 // this. Forward hooks of Module tell when a unit is entered and left, a hook on its output when
 // backward enters it, and the hooks of the parameters when a gradient is complete.
 //
-// A breakpoint in ShardedParameters::start_unshard shows who needs which unit.
+// A breakpoint in Zero3::start_unshard shows who needs which unit.
 //
 // Sources: Zhao et al., "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", VLDB
 // 2023, sections 3 and 4; Rajbhandari et al., SC 2020, sections 5.3 and 7.2.
@@ -47,7 +47,7 @@
 
 namespace ringside::zero {
 
-class ShardedParameters {
+class Zero3 {
  public:
   static constexpr bool forward_communicates = true;  // it gathers parameters
 
@@ -57,20 +57,20 @@ class ShardedParameters {
   // must outlive this object. From now on parameters can be read only while their unit runs, and
   // not at all after this object is destroyed. `fp32_shards`: those of bf16 parameters that are
   // trained; visit_parameters() and visit_gradients() then show fp32.
-  ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
-                    const std::vector<autograd::NamedModule>& wrapped, const ddp::Alone& alone = {},
-                    bool fp32_shards = false);
-  ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
-                    const ddp::Alone& alone = {}, bool fp32_shards = false)
-      : ShardedParameters(module, group, default_wrap_policy(module), alone, fp32_shards) {}
-  ~ShardedParameters();
+  Zero3(autograd::Module& module, collectives::ProcessGroup& group,
+        const std::vector<autograd::NamedModule>& wrapped, const ddp::Alone& alone = {},
+        bool fp32_shards = false);
+  Zero3(autograd::Module& module, collectives::ProcessGroup& group, const ddp::Alone& alone = {},
+        bool fp32_shards = false)
+      : Zero3(module, group, default_wrap_policy(module), alone, fp32_shards) {}
+  ~Zero3();
 
   // An optimizer whose step() updates this rank's shards. It does not communicate: the next forward
   // gathers. This object must outlive it.
   std::unique_ptr<PartitionedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
                                                        PartitionedOptimizer::Make make);
 
-  // As in ShardedGradients.
+  // As in Zero2.
   void finish();
   [[nodiscard]] MicroBatch no_sync() { return MicroBatch(*gradients_); }
 
@@ -94,7 +94,7 @@ class ShardedParameters {
     autograd::Tensor whole;  // end to end, then padding; dropped while the unit is sharded
     autograd::Tensor part;   // this rank's part of whole
     autograd::Tensor shard;  // the numbers of part, kept; fp32 if fp32_shards
-    std::optional<parallel::ScopedWork> all_gather = {};
+    std::optional<ddp::ScopedWork> all_gather = {};
     bool in_memory() const { return whole.storage()->data() != nullptr; }
   };
   using FlatIndices = std::vector<std::size_t>;  // into flats_, sorted
@@ -121,9 +121,9 @@ class ShardedParameters {
   void reshard(Flat& flat);
   void reshard_all();
 
-  ShardedParameters(autograd::Module& module, collectives::ProcessGroup& group,
-                    const std::vector<autograd::NamedModule>& wrapped, const ddp::Alone& alone,
-                    bool fp32_shards, const std::vector<Unit>& units);
+  Zero3(autograd::Module& module, collectives::ProcessGroup& group,
+        const std::vector<autograd::NamedModule>& wrapped, const ddp::Alone& alone,
+        bool fp32_shards, const std::vector<Unit>& units);
 
   std::vector<autograd::NamedTensor> named_;
   collectives::ProcessGroup& group_;

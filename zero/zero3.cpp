@@ -1,4 +1,4 @@
-#include "zero/stage3_parameters.hpp"
+#include "zero/zero3.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -7,8 +7,8 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "base/error.hpp"
-#include "parallel/replicate.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/replicate.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 namespace ringside::zero {
 
@@ -61,21 +61,18 @@ const std::string& unit_of(const NamedTensor& parameter, const std::vector<Unit>
 
 // --- Construction
 
-ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& group,
-                                     const std::vector<NamedModule>& wrapped,
-                                     const ddp::Alone& alone, bool fp32_shards)
-    : ShardedParameters(module, group, wrapped, alone, fp32_shards,
-                        divide_into_units(module, wrapped)) {}
+Zero3::Zero3(Module& module, collectives::ProcessGroup& group,
+             const std::vector<NamedModule>& wrapped, const ddp::Alone& alone, bool fp32_shards)
+    : Zero3(module, group, wrapped, alone, fp32_shards, divide_into_units(module, wrapped)) {}
 
-ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& group,
-                                     const std::vector<NamedModule>& wrapped,
-                                     const ddp::Alone& alone, bool fp32_shards,
-                                     const std::vector<Unit>& units)
+Zero3::Zero3(Module& module, collectives::ProcessGroup& group,
+             const std::vector<NamedModule>& wrapped, const ddp::Alone& alone, bool fp32_shards,
+             const std::vector<Unit>& units)
     : named_(module.named_parameters()),
       group_(group),
       plan_(buckets_of(units, true, alone), group.rank(), group.size(), fp32_shards),
       frozen_(buckets_of(units, false, alone), group.rank(), group.size()) {
-  parallel::replicate(module, group);
+  ddp::replicate(module, group);
   add_flats(units, plan_);
   add_flats(units, frozen_);
   std::vector<Tensor> bucket_shards;
@@ -85,14 +82,14 @@ ShardedParameters::ShardedParameters(Module& module, collectives::ProcessGroup& 
   find_uses(module, wrapped);
 }
 
-ShardedParameters::~ShardedParameters() {
+Zero3::~Zero3() {
   for (const Use& use : uses_) {
     use.module->remove_forward_hook(use.pre_hook);
     use.module->remove_forward_hook(use.hook);
   }
 }
 
-void ShardedParameters::add_flats(const std::vector<Unit>& units, const ShardPlan& plan) {
+void Zero3::add_flats(const std::vector<Unit>& units, const ShardPlan& plan) {
   const autograd::MemoryScope parameters(autograd::MemoryKind::parameters);
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const Tensor whole = move_into_flat_memory(plan, b);
@@ -105,8 +102,7 @@ void ShardedParameters::add_flats(const std::vector<Unit>& units, const ShardPla
   }
 }
 
-ShardedParameters::FlatIndices ShardedParameters::flats_of(
-    const std::vector<NamedTensor>& parameters) const {
+Zero3::FlatIndices Zero3::flats_of(const std::vector<NamedTensor>& parameters) const {
   FlatIndices flats;
   for (const NamedTensor& parameter : parameters) {
     const auto trained = plan_.find(parameter.tensor);
@@ -118,7 +114,7 @@ ShardedParameters::FlatIndices ShardedParameters::flats_of(
   return flats;
 }
 
-void ShardedParameters::find_uses(Module& module, const std::vector<NamedModule>& wrapped) {
+void Zero3::find_uses(Module& module, const std::vector<NamedModule>& wrapped) {
   // The modules with parameters that contain the module at hand, the innermost last.
   std::vector<std::pair<std::string, FlatIndices>> around;
   for (const auto& [name, each] : module.named_modules()) {
@@ -140,14 +136,14 @@ void ShardedParameters::find_uses(Module& module, const std::vector<NamedModule>
 
 // --- A unit is entered and left
 
-void ShardedParameters::enter_forward(std::size_t use) {
+void Zero3::enter_forward(std::size_t use) {
   // A forward within backward recomputes a block (autograd/engine/checkpointing.hpp). After it
   // comes the block below.
   const int direction = autograd::in_backward() ? -1 : 1;
   enter(use, uses_[use].needs, direction);
 }
 
-void ShardedParameters::leave_forward(std::size_t use, const Tensor& output) {
+void Zero3::leave_forward(std::size_t use, const Tensor& output) {
   if (output.grad_fn()) output.register_hook([this, use](const Tensor&) { enter_backward(use); });
   if (autograd::in_backward()) return;  // recomputed: its backward follows at once
   const bool is_last = use + 1 == uses_.size();
@@ -157,14 +153,14 @@ void ShardedParameters::leave_forward(std::size_t use, const Tensor& output) {
   for (const std::size_t f : difference_of(uses_[use].needs, stay)) reshard(flats_[f]);
 }
 
-void ShardedParameters::enter_backward(std::size_t use) {
+void Zero3::enter_backward(std::size_t use) {
   const bool reads = uses_[use].module->backward_reads_parameters();
   enter(use, reads ? uses_[use].needs : uses_[use].outer, -1);
 }
 
 // Frees all parameters but `needs` and those that the next use needs. Waits for `needs`, and starts
 // to gather the next ones. `direction` is 1 in forward, -1 in backward.
-void ShardedParameters::enter(std::size_t use, const FlatIndices& needs, int direction) {
+void Zero3::enter(std::size_t use, const FlatIndices& needs, int direction) {
   const FlatIndices next = needed_next(use, needs, direction);
   for (std::size_t f = 0; f < flats_.size(); ++f)
     if (!contains(needs, f) && !contains(next, f)) reshard(flats_[f]);
@@ -174,9 +170,8 @@ void ShardedParameters::enter(std::size_t use, const FlatIndices& needs, int dir
 
 // The parameters that the nearest use in this direction needs, without those in `needs`. Uses that
 // need no others are passed over.
-ShardedParameters::FlatIndices ShardedParameters::needed_next(std::size_t use,
-                                                              const FlatIndices& needs,
-                                                              int direction) const {
+Zero3::FlatIndices Zero3::needed_next(std::size_t use, const FlatIndices& needs,
+                                      int direction) const {
   const auto end = static_cast<std::ptrdiff_t>(uses_.size());
   for (auto next = static_cast<std::ptrdiff_t>(use) + direction; next >= 0 && next < end;
        next += direction) {
@@ -187,38 +182,38 @@ ShardedParameters::FlatIndices ShardedParameters::needed_next(std::size_t use,
   return {};
 }
 
-void ShardedParameters::start_unshard(Flat& flat) {
+void Zero3::start_unshard(Flat& flat) {
   if (flat.in_memory()) return;
   flat.whole.storage()->restore();
   autograd::convert_into(flat.part, flat.shard);  // rounds before the network
-  flat.all_gather.emplace(parallel::all_gather_async(flat.part, flat.whole, group_,
-                                                     fmt::format("parameters of {}", flat.unit)));
+  flat.all_gather.emplace(ddp::all_gather_async(flat.part, flat.whole, group_,
+                                                fmt::format("parameters of {}", flat.unit)));
 }
 
-void ShardedParameters::unshard(Flat& flat) {
+void Zero3::unshard(Flat& flat) {
   start_unshard(flat);
   if (flat.all_gather) flat.all_gather->wait();
   flat.all_gather.reset();
 }
 
-void ShardedParameters::reshard(Flat& flat) {
+void Zero3::reshard(Flat& flat) {
   if (flat.all_gather) flat.all_gather->wait();
   flat.all_gather.reset();
   flat.whole.storage()->drop();
 }
 
-void ShardedParameters::reshard_all() {
+void Zero3::reshard_all() {
   for (Flat& flat : flats_) reshard(flat);
 }
 
 // --- A step
 
-void ShardedParameters::finish() {
+void Zero3::finish() {
   gradients_->finish();
   reshard_all();
 }
 
-std::unique_ptr<PartitionedOptimizer> ShardedParameters::make_optimizer(
+std::unique_ptr<PartitionedOptimizer> Zero3::make_optimizer(
     std::vector<autograd::ParameterGroup> groups, PartitionedOptimizer::Make make) {
   // After a forward without backward some units are still gathered, with the numbers from before
   // the step: step() frees them.
@@ -226,7 +221,7 @@ std::unique_ptr<PartitionedOptimizer> ShardedParameters::make_optimizer(
                                               shards_, [this] { reshard_all(); });
 }
 
-std::vector<std::string> ShardedParameters::in_memory() const {
+std::vector<std::string> Zero3::in_memory() const {
   std::vector<std::string> names;
   for (const Flat& flat : flats_)
     if (flat.in_memory() && (names.empty() || names.back() != flat.unit))
@@ -234,7 +229,7 @@ std::vector<std::string> ShardedParameters::in_memory() const {
   return names;
 }
 
-void ShardedParameters::visit_parameters(const SeeTensor& see) const {
+void Zero3::visit_parameters(const SeeTensor& see) const {
   std::vector<Tensor> frozen_bucket_shards;
   for (std::size_t f = plan_.buckets().size(); f < flats_.size(); ++f)
     frozen_bucket_shards.push_back(flats_[f].shard);

@@ -9,9 +9,9 @@
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
-#include "parallel/scoped_work.hpp"
+#include "ddp/scoped_work.hpp"
 
-namespace ringside::parallel {
+namespace ringside::ddp {
 
 // The type of a tensor's elements, as the collectives name it.
 collectives::DataType data_type_of(const autograd::Tensor& tensor);
@@ -55,4 +55,4 @@ void all_gather(const autograd::Tensor& block, const autograd::Tensor& whole,
 ScopedWork all_gather_async(const autograd::Tensor& block, const autograd::Tensor& whole,
                             collectives::ProcessGroup& group, std::string_view label);
 
-}  // namespace ringside::parallel
+}  // namespace ringside::ddp

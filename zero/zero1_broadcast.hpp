@@ -26,11 +26,11 @@ namespace ringside::zero {
 
 // Wraps any optimizer of autograd/. Every rank must make it of the same groups, and make the same
 // calls.
-class ShardedOptimizer final : public PartitionedOptimizer {
+class Zero1Broadcast final : public PartitionedOptimizer {
  public:
   // `group` must outlive this object.
-  ShardedOptimizer(std::vector<autograd::ParameterGroup> groups, collectives::ProcessGroup& group,
-                   Make make);
+  Zero1Broadcast(std::vector<autograd::ParameterGroup> groups, collectives::ProcessGroup& group,
+                 Make make);
 
   // Updates the parameters that this rank owns, from their gradients, which must be averaged
   // already. Then every parameter is broadcast from its owner.

@@ -1,8 +1,8 @@
-#include "parallel/replicate.hpp"
+#include "ddp/replicate.hpp"
 
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
-namespace ringside::parallel {
+namespace ringside::ddp {
 
 void replicate(const autograd::Module& module, collectives::ProcessGroup& group) {
   for (const auto& [name, parameter] : module.named_parameters())
@@ -17,4 +17,4 @@ std::vector<autograd::NamedTensor> trained_parameters(const autograd::Module& mo
   return trained;
 }
 
-}  // namespace ringside::parallel
+}  // namespace ringside::ddp

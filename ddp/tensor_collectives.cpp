@@ -1,10 +1,10 @@
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 
 #include <array>
 
 #include "base/error.hpp"
 
-namespace ringside::parallel {
+namespace ringside::ddp {
 
 using autograd::Tensor;
 using collectives::Buffer;
@@ -74,4 +74,4 @@ ScopedWork all_gather_async(const Tensor& block, const Tensor& whole, ProcessGro
   return group.all_gather_async(buffer_of(block, label), buffer_of(whole, label), label);
 }
 
-}  // namespace ringside::parallel
+}  // namespace ringside::ddp

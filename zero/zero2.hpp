@@ -1,6 +1,6 @@
 // ZeRO stage 2: gradients are sharded too.
 //
-// As in stage1_state.hpp each rank updates 1/p of the parameters. Here it also keeps only that 1/p
+// As in zero1.hpp each rank updates 1/p of the parameters. Here it also keeps only that 1/p
 // of the gradients. The memory of a whole bucket exists from the first gradient that backward
 // writes until its reduce-scatter is done (gradient_shards.hpp):
 //
@@ -25,13 +25,12 @@
 
 namespace ringside::zero {
 
-class ShardedGradients {
+class Zero2 {
  public:
   // Copies the parameters and buffers of rank 0 to all ranks, and moves the parameters into flat
   // memory. `module` and `group` must outlive this object.
-  ShardedGradients(const autograd::Module& module, collectives::ProcessGroup& group,
-                   double bucket_mb = ddp::BucketQueue::default_bucket_mb,
-                   const ddp::Alone& alone = {})
+  Zero2(const autograd::Module& module, collectives::ProcessGroup& group,
+        double bucket_mb = ddp::BucketQueue::default_bucket_mb, const ddp::Alone& alone = {})
       : parameters_(module, ddp::plan_buckets(module, bucket_mb, alone), group),
         gradients_(parameters_.plan(), group, parameters_.shards()) {}
 

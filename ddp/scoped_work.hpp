@@ -10,7 +10,7 @@
 
 #include "collectives/work.hpp"
 
-namespace ringside::parallel {
+namespace ringside::ddp {
 
 // Declare it after the memory that the call uses: members are destroyed in reverse order.
 class ScopedWork {
@@ -34,4 +34,4 @@ class ScopedWork {
   std::optional<collectives::Work> work_;  // empty after a move
 };
 
-}  // namespace ringside::parallel
+}  // namespace ringside::ddp
