@@ -170,14 +170,18 @@ static void require_case(const Algorithm& algorithm, int size, int root) {
        size, has_root(algorithm.collective) ? fmt::format(" with root {}", root) : "");
 }
 
-std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
+Schedule make_schedule(const Algorithm& algorithm, int size, int rank, int root) {
   require(size >= 1, "{} needs at least 1 rank, but was asked to run on {}", algorithm.title(),
           size);
   require(root >= 0 && root < size, "the root of a {} on {} ranks must be one of 0 to {}, not {}",
           name_of(algorithm.collective), size, size - 1, root);
   require_case(algorithm, size, root);
-  std::vector<Schedule> schedules;
-  for (int rank = 0; rank < size; ++rank) schedules.push_back(algorithm.make(size, rank, root));
+  return algorithm.make(size, rank, root);
+}
+
+std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
+  std::vector<Schedule> schedules = {make_schedule(algorithm, size, 0, root)};
+  for (int rank = 1; rank < size; ++rank) schedules.push_back(algorithm.make(size, rank, root));
   return schedules;
 }
 

@@ -71,8 +71,11 @@ const Algorithm& add_algorithm(const Algorithm& algorithm, std::uint64_t content
 // Whether it has schedules for so many ranks: false only for files.
 bool has_size(const Algorithm& algorithm, int size);
 
-// The schedules of all ranks; element r is rank r's. Throws Error unless size >= 1,
-// 0 <= root < size, and the algorithm has that case.
+// The schedule of one rank, 0 <= rank < size. Throws Error unless size >= 1, 0 <= root < size, and
+// the algorithm has that case.
+Schedule make_schedule(const Algorithm& algorithm, int size, int rank, int root = 0);
+
+// The schedules of all ranks; element r is rank r's. Throws as make_schedule() does.
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root = 0);
 
 }  // namespace ringside::collectives
