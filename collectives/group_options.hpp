@@ -17,8 +17,8 @@ struct GroupOptions {
 };
 
 // The defaults, changed by RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never),
-// RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,my.json,...") and
-// RINGSIDE_LINK ("1Gbps,50us").
+// RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,my.json,...", whose files
+// load_algorithms() must have loaded) and RINGSIDE_LINK ("1Gbps,50us").
 GroupOptions group_options_from_environment();
 
 }  // namespace ringside::collectives

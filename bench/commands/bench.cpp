@@ -189,6 +189,7 @@ void finish_calibration(const BenchArguments& args, const BenchOptions& options,
 }
 
 void bench(const BenchArguments& args) {
+  collectives::load_algorithms();
   const BenchOptions options = options_from(args);
   if (is_bench_process()) return take_part(args, options);
   if (args.calibrate) {

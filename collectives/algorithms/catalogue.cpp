@@ -103,6 +103,12 @@ std::vector<const Algorithm*> algorithms_to_select(Collective collective) {
 }
 
 const Algorithm& find_algorithm(Collective collective, std::string_view name) {
+  if (is_algorithm_file(name)) {
+    const Algorithm& algorithm = algorithm_of_file(name);
+    require(algorithm.collective == collective, "{} is an algorithm for {}, not for {}", name,
+            name_of(algorithm.collective), name_of(collective));
+    return algorithm;
+  }
   std::vector<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {
     if (algorithm.collective != collective) continue;
@@ -123,6 +129,7 @@ struct Added {
 };
 static std::mutex adding;
 static std::map<int, Added> added;
+static std::map<std::string, const Algorithm*, std::less<>> of_files;
 
 std::uint8_t number_of(const Algorithm& algorithm) {
   if (algorithm.number_added != 0) return algorithm.number_added;
@@ -150,6 +157,25 @@ const Algorithm& add_algorithm(const Algorithm& algorithm, std::uint64_t content
     if (entry.content == content && entry.name == algorithm.name) return entry.algorithm;
   }
   fail("a program holds at most {} algorithms of files", first_added);
+}
+
+bool is_algorithm_file(std::string_view name) {
+  return name.find_first_of("./") != std::string_view::npos;
+}
+
+void set_algorithm_of_file(const std::string& file, const Algorithm& algorithm) {
+  const std::lock_guard lock(adding);
+  of_files[file] = &algorithm;
+}
+
+const Algorithm& algorithm_of_file(std::string_view file) {
+  const std::lock_guard lock(adding);
+  const auto found = of_files.find(file);
+  require(found != of_files.end(),
+          "the algorithm {} is not loaded: the program must call collectives::load_algorithms() "
+          "(collectives/exchange/algorithm_file.hpp) before it makes a group",
+          file);
+  return *found->second;
 }
 
 bool has_size(const Algorithm& algorithm, int size) {

@@ -19,6 +19,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/messages.hpp"
@@ -256,6 +257,7 @@ ringside_status ringside_connect(ringside_group* handle, int rank, int size,
     for (std::size_t r = 0; r < members.size(); ++r)
       std::copy_n(addresses[r].bytes, members[r].size(),
                   reinterpret_cast<unsigned char*>(members[r].data()));
+    load_algorithms();
     GroupOptions options = group_options_from_environment();
     options.executor.group = name;
     options.executor.timeout = Seconds(timeout);

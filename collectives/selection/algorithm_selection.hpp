@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "collectives/algorithms/catalogue.hpp"
@@ -23,9 +22,10 @@ class AlgorithmSelection {
  public:
   AlgorithmSelection() = default;
 
-  // Forces some algorithms: "all_reduce=halving_doubling,broadcast=chain", or those of files:
-  // "my.json", which are proved first. All ranks must force the same, otherwise the first call that
-  // differs throws. Throws Error if a name is not in the catalogue, or a file is wrong.
+  // Forces some algorithms: "all_reduce=halving_doubling,broadcast=chain", or those of files that
+  // load_algorithms() has loaded: "my.json". All ranks must force the same, otherwise the first
+  // call that differs throws. Throws Error if a name is not in the catalogue, or a file is not
+  // loaded.
   explicit AlgorithmSelection(std::string_view forced);
 
   // Throws Error if a file that is forced has no schedules for so many ranks. A job checks its own
