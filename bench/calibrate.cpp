@@ -8,7 +8,7 @@
 #include "cli/launcher/exit.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/table.hpp"
-#include "collectives/selection/calibration.hpp"
+#include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/selection/measured_costs.hpp"
 
 namespace ringside::cli {
@@ -18,6 +18,7 @@ using collectives::Algorithm;
 using collectives::Collective;
 using collectives::Correction;
 using collectives::CostParameters;
+using collectives::CostTable;
 using collectives::DataType;
 using collectives::MachineCosts;
 
@@ -106,9 +107,9 @@ void set_up_corrections(BenchOptions& options, Collective collective) {
   options.bytes.assign(std::begin(Correction::lengths), std::end(Correction::lengths));
 }
 
-std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options, const Json& rows,
-                                                    const std::array<double, 3>& adding) {
-  std::map<std::string, MachineCosts> found;
+CostTable costs_from_rows(const BenchOptions& options, const Json& rows,
+                          const std::array<double, 3>& adding) {
+  CostTable found;
   for (const auto& backend : options.backends) {
     const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) {
       return seconds_of(rows, backend, ranks, algorithm, bytes);
@@ -132,9 +133,8 @@ std::map<std::string, MachineCosts> costs_from_rows(const BenchOptions& options,
   return found;
 }
 
-std::map<std::string, MachineCosts> corrected_by_rows(const BenchOptions& options,
-                                                      const Json& rows) {
-  std::map<std::string, MachineCosts> found;
+CostTable corrected_by_rows(const BenchOptions& options, const Json& rows) {
+  CostTable found;
   for (const auto& backend : options.backends) {
     MachineCosts costs = collectives::costs_here(backend);
     for (const int ranks : options.ranks)
@@ -158,8 +158,7 @@ std::map<std::string, MachineCosts> corrected_by_rows(const BenchOptions& option
   return found;
 }
 
-std::string corrections_report(const BenchOptions& options,
-                               const std::map<std::string, MachineCosts>& costs) {
+std::string corrections_report(const BenchOptions& options, const CostTable& costs) {
   std::string report =
       fmt::format("Measured time of {} / the time by the model:\n", name_of(options.collective));
   for (const auto& [transport, c] : costs)
@@ -178,7 +177,7 @@ std::string corrections_report(const BenchOptions& options,
   return report;
 }
 
-std::string calibration_report(const std::map<std::string, MachineCosts>& costs, int ranks) {
+std::string calibration_report(const CostTable& costs, int ranks) {
   Table table{{words("", "", 28), words("", "", 5)}};
   table.indent = 0;
   for (const auto& [transport, c] : costs) table.head.push_back(number(transport, "", fixed(3), 9));

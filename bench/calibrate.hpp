@@ -5,13 +5,12 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "bench/bench_options.hpp"
 #include "cli/pictures/json_file.hpp"
-#include "collectives/selection/cost_model.hpp"
+#include "collectives/selection/calibration.hpp"
 
 namespace ringside::cli {
 
@@ -23,19 +22,16 @@ void set_up_calibration(BenchOptions& options);
 void set_up_corrections(BenchOptions& options, collectives::Collective collective);
 
 // The costs of each transport, from the measured rows.
-std::map<std::string, collectives::MachineCosts> costs_from_rows(
-    const BenchOptions& options, const Json& rows, const std::array<double, 3>& adding);
+collectives::CostTable costs_from_rows(const BenchOptions& options, const Json& rows,
+                                       const std::array<double, 3>& adding);
 
 // The costs of this machine with the corrections of the measured algorithms; those of others stay.
-std::map<std::string, collectives::MachineCosts> corrected_by_rows(const BenchOptions& options,
-                                                                   const Json& rows);
+collectives::CostTable corrected_by_rows(const BenchOptions& options, const Json& rows);
 
 // The corrections of the measured algorithms as a table.
-std::string corrections_report(const BenchOptions& options,
-                               const std::map<std::string, collectives::MachineCosts>& costs);
+std::string corrections_report(const BenchOptions& options, const collectives::CostTable& costs);
 
 // The costs as a table, with an explanation and the algorithms that they lead to.
-std::string calibration_report(const std::map<std::string, collectives::MachineCosts>& costs,
-                               int ranks);
+std::string calibration_report(const collectives::CostTable& costs, int ranks);
 
 }  // namespace ringside::cli

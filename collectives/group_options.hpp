@@ -12,7 +12,8 @@ namespace ringside::collectives {
 struct GroupOptions {
   ExecutorOptions executor;
   AlgorithmSelection algorithms;
-  // Slows the group down to the speed of such a network (transport/emulated_link.hpp).
+  // Slows the group down to the speed of such a network (transport/emulated_link.hpp). Ranks select
+  // algorithms by it, so it is the same on all.
   std::optional<Link> link = {};
 };
 

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <thread>
 
@@ -143,8 +142,7 @@ Json rows_of_job(const BenchOptions& options, int ranks) {
 
 // This machine for `account --machine` and `simulate --topology`: shared memory joins its ranks, or
 // what was measured.
-void write_machine(const std::string& path,
-                   const std::map<std::string, collectives::MachineCosts>& costs) {
+void write_machine(const std::string& path, const collectives::CostTable& costs) {
   const auto found = costs.contains("shm") ? costs.find("shm") : costs.begin();
   const collectives::MachineCosts& cost = found->second;
   training::begin_computing(1);

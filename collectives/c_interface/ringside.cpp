@@ -264,9 +264,8 @@ ringside_status ringside_connect(ringside_group* handle, int rank, int size,
     options.executor.check = check_this_thread;
     const Blocking here;
     // The connector proves the key and the name together.
-    auto connected =
-        ProcessGroup::over(group->listening->connect(job_key, rank, members, check_this_thread),
-                           options, hosts_of(members));
+    auto connected = ProcessGroup::over(
+        group->listening->connect(job_key, rank, members, check_this_thread), options);
     group->messages.emplace(connected);  // without them the group is not connected
     group->connected = std::move(connected);
     group->transport = group->connected->backend_name();

@@ -1,8 +1,8 @@
 // Chooses the algorithm of a call.
 //
 // A forced algorithm comes first. Otherwise the cost model (cost_model.hpp) finds the cheapest,
-// from the costs of messages and sums on this machine (calibration.hpp): an algorithm with few
-// messages for a few bytes, one that moves few bytes for many.
+// from the costs of messages and sums (calibration.hpp): an algorithm with few messages for a few
+// bytes, one that moves few bytes for many.
 #pragma once
 
 #include <compare>
@@ -33,7 +33,7 @@ class AlgorithmSelection {
   void require_files_for(int size) const;
 
   // The costs on the machine that runs the calls. They must be the same on all ranks, because each
-  // rank chooses for itself; ProcessGroup ensures it.
+  // rank chooses for itself. A group whose options have none takes those of its Connections.
   void set_costs(const MachineCosts& costs);
   const std::optional<MachineCosts>& costs() const { return costs_; }
 

@@ -144,12 +144,11 @@ TEST_CASE("an entry for another host or another number of cores is not for this 
   }
 }
 
-TEST_CASE("behind a link and on several hosts there are no corrections") {
+TEST_CASE("behind a link there are no corrections") {
   const CacheFolder cache;
   keep_calibration({{"tcp", odd_costs(1)}});
   CHECK(costs_here("tcp").corrections.size() == 2);
-  CHECK(costs_here("tcp", {}, 2).corrections.empty());
-  CHECK(costs_here("tcp", parse_link("1Gbps,50us")).corrections.empty());
+  CHECK(behind_link(costs_here("tcp"), parse_link("1Gbps,50us")).corrections.empty());
 }
 
 TEST_CASE("a file of a version without corrections holds") {
@@ -162,6 +161,24 @@ TEST_CASE("a file of a version without corrections holds") {
   MachineCosts expected = odd_costs(1);
   expected.corrections.clear();
   check_same(costs_here("tcp"), expected);
+}
+
+TEST_CASE("ranks with the same costs have the same checksum, and others another") {
+  const CacheFolder cache;
+  CHECK(checksum_of(calibration_here().costs) == 0);
+  keep_calibration({{"tcp", odd_costs(1)}});
+  const auto one = checksum_of(calibration_here().costs);
+  CHECK(one != 0);
+  CHECK(checksum_of(calibration_here().costs) == one);
+  keep_calibration({{"shm", odd_costs(1)}});
+  CHECK(checksum_of(calibration_here().costs) != one);
+  MachineCosts costs = odd_costs(1);
+  costs.per_byte[2].gamma *= 1.001;
+  CHECK(checksum_of({{"tcp", costs}}) != checksum_of({{"tcp", odd_costs(1)}}));
+  cache.write("{");
+  const Calibration invalid = calibration_here();
+  CHECK(invalid.costs.empty());
+  CHECK(invalid.fault == "it is not the JSON of a calibration");
 }
 
 TEST_CASE("an invalid file counts as missing and is replaced") {
