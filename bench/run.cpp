@@ -135,7 +135,10 @@ class Bench {
 
   const MachineCosts& costs_over(const std::string& transport) {
     const auto [found, is_new] = costs_.try_emplace(transport);
-    if (is_new) found->second = collectives::costs_here(transport, link_);
+    if (is_new) {
+      found->second = collectives::costs_here(transport);
+      if (link_) found->second = behind_link(found->second, *link_);
+    }
     return found->second;
   }
 

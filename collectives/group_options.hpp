@@ -12,13 +12,14 @@ namespace ringside::collectives {
 struct GroupOptions {
   ExecutorOptions executor;
   AlgorithmSelection algorithms;
-  // Slows the group down to the speed of such a network (transport/emulated_link.hpp).
+  // Slows the group down to the speed of such a network (transport/emulated_link.hpp). Ranks select
+  // algorithms by it, so it is the same on all.
   std::optional<Link> link = {};
 };
 
 // The defaults, changed by RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never),
-// RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,my.json,...") and
-// RINGSIDE_LINK ("1Gbps,50us").
+// RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,my.json,...", whose files
+// load_algorithms() must have loaded) and RINGSIDE_LINK ("1Gbps,50us").
 GroupOptions group_options_from_environment();
 
 }  // namespace ringside::collectives

@@ -232,19 +232,27 @@ ProcessGroup ProcessGroup::over(std::string_view backend, const RankInfo& rank_i
                                 const GroupOptions& options) {
   require(backend == "auto" || backend == "tcp" || backend == "shm",
           "there is no backend '{}' to connect ranks with: take auto, tcp or shm", backend);
-  if (backend == "shm") return over(connect_shm(rank_info), options, 1);
-  return over(backend == "tcp" ? connect_tcp(rank_info) : connect_automatic(rank_info), options,
-              rank_info.size / std::max(1, rank_info.local_size));
+  const Calibration calibration = options.algorithms.costs() ? Calibration() : calibration_here();
+  return over(backend == "tcp"   ? connect_tcp(rank_info, calibration)
+              : backend == "shm" ? connect_shm(rank_info, {}, calibration)
+                                 : connect_automatic(rank_info, {}, calibration),
+              options);
 }
 
-// Of ranks that are connected already, and run on `hosts` hosts. If options.executor.group lists
-// them, sentences name ranks by their numbers in the job.
-ProcessGroup ProcessGroup::over(Connections bare, const GroupOptions& options, int hosts) {
+// Of ranks that are connected already. If options.executor.group lists them, sentences name ranks
+// by their numbers in the job.
+ProcessGroup ProcessGroup::over(Connections bare, const GroupOptions& options) {
   Connections connections = behind_link(std::move(bare), options.link);
   const RankNames names(ranks_of_sub_group(options.executor.group));
   connections.control->set_names(names);
-  AlgorithmSelection algorithms =
-      agree_on_costs(connections, options.executor, options.algorithms, options.link, hosts);
+  const Transport& transport = *connections.transport;
+  AlgorithmSelection algorithms = options.algorithms;
+  algorithms.require_files_for(transport.size());
+  MachineCosts costs = algorithms.costs().value_or(connections.costs);
+  costs.common.slice_bytes =
+      options.executor.slice_bytes > 0 ? options.executor.slice_bytes : transport.slice_bytes();
+  costs.common.announced_bytes = transport.announced_bytes();
+  algorithms.set_costs(costs);
   ProcessGroup group(make_schedule_backend(std::move(connections), options.executor),
                      std::move(algorithms));
   group.state_->name = options.executor.group;

@@ -41,7 +41,7 @@ class ProcessGroup {
   static ProcessGroup over(std::string_view backend, const RankInfo& rank_info);
   static ProcessGroup over(std::string_view backend, const RankInfo& rank_info,
                            const GroupOptions& options);
-  static ProcessGroup over(Connections connections, const GroupOptions& options, int hosts);
+  static ProcessGroup over(Connections connections, const GroupOptions& options);
 
   explicit ProcessGroup(std::unique_ptr<Backend> backend);
   ProcessGroup(std::unique_ptr<Backend> backend, AlgorithmSelection algorithms);

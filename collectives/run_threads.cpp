@@ -9,8 +9,6 @@
 
 #include "base/start_thread.hpp"
 #include "collectives/bootstrap/connect.hpp"
-#include "collectives/execution/backend.hpp"
-#include "collectives/selection/calibration.hpp"
 
 namespace ringside::collectives {
 
@@ -47,13 +45,10 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
   const auto world = make_threads_world(size);
   std::mutex mutex;
   std::exception_ptr first;
-  AlgorithmSelection algorithms = options.algorithms;
-  if (!algorithms.costs()) algorithms.set_costs(costs_here("threads", options.link));
   run_on_threads(size, [&](int rank) {
     std::optional<ProcessGroup> group;
     try {
-      Connections connections = behind_link(connect_threads(world, rank), options.link);
-      group.emplace(make_schedule_backend(std::move(connections), options.executor), algorithms);
+      group.emplace(ProcessGroup::over(connect_threads(world, rank), options));
       body(*group);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);

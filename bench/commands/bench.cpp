@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <thread>
 
@@ -62,10 +61,7 @@ BenchOptions options_from(const BenchArguments& args) {
   BenchOptions options = args.options;
   if (const auto link = collectives::link_from_environment()) set_up_link(options, *link, args);
   if (args.calibrate) {
-    if (args.collective.empty())
-      set_up_calibration(options);
-    else
-      set_up_corrections(options, collectives::collective_named(args.collective));
+    set_up_calibration(options);
     return options;
   }
   if (options.ranks.empty()) options.ranks = {2, 4};
@@ -143,8 +139,7 @@ Json rows_of_job(const BenchOptions& options, int ranks) {
 
 // This machine for `account --machine` and `simulate --topology`: shared memory joins its ranks, or
 // what was measured.
-void write_machine(const std::string& path,
-                   const std::map<std::string, collectives::MachineCosts>& costs) {
+void write_machine(const std::string& path, const collectives::CostTable& costs) {
   const auto found = costs.contains("shm") ? costs.find("shm") : costs.begin();
   const collectives::MachineCosts& cost = found->second;
   training::begin_computing(1);
@@ -156,18 +151,6 @@ void write_machine(const std::string& path,
                              if (world.rank() == 0) file = std::move(measured);
                            });
   write_json_file(path, file);
-}
-
-void finish_corrections(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
-  const auto costs = corrected_by_rows(options, rows);
-  collectives::keep_calibration(costs);
-  fmt::print(
-      file_beside(args.json),
-      "\n{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms of {} by it.\nThe next "
-      "bench --calibrate measures the model anew and forgets it.\n",
-      corrections_report(options, costs), collectives::calibration_file().string(),
-      args.collective);
-  if (!args.json.empty()) write_json_file(args.json, rows);
 }
 
 void finish_calibration(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
@@ -189,6 +172,7 @@ void finish_calibration(const BenchArguments& args, const BenchOptions& options,
 }
 
 void bench(const BenchArguments& args) {
+  collectives::load_algorithms();
   const BenchOptions options = options_from(args);
   if (is_bench_process()) return take_part(args, options);
   if (args.calibrate) {
@@ -210,7 +194,6 @@ void bench(const BenchArguments& args) {
       for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
     }
   rows = fastest_of_passes(rows);
-  if (args.calibrate && !args.collective.empty()) return finish_corrections(args, options, rows);
   if (args.calibrate) return finish_calibration(args, options, rows);
   write_figures(args, rows);
   const auto wrong =
@@ -219,9 +202,11 @@ void bench(const BenchArguments& args) {
 }
 
 void run(const BenchArguments& args) {
-  refuse_if(!args.machine.empty() && (!args.calibrate || !args.collective.empty()),
-            "--machine writes what --calibrate measures without a collective: bench --calibrate "
-            "--machine FILE");
+  refuse_if(args.calibrate && !args.collective.empty(),
+            "--calibrate measures this machine, for all collectives: leave out {}",
+            args.collective);
+  refuse_if(!args.machine.empty() && !args.calibrate,
+            "--machine writes what --calibrate measures: bench --calibrate --machine FILE");
   refuse_if(
       args.collective.empty() && !args.calibrate,
       "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
@@ -250,8 +235,7 @@ void add_bench_command(CLI::App& app) {
   option.flag("--calibrate", args.calibrate,
               "Measure the costs of messages, sums and matrix products on this machine and save "
               "them: our backends select their algorithms by them, and training the library of "
-              "each kind of product. With COLLECTIVE: measure its algorithms afterwards, to "
-              "correct what the model of these costs misses");
+              "each kind of product");
   option("--machine FILE", args.machine,
          "With --calibrate: describe this machine, for account --machine and simulate --topology");
   option("-n,--ranks N,...", options.ranks,

@@ -7,6 +7,7 @@
 
 #include "base/environment.hpp"
 #include "cli/options/strategy_name.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "planning/run_plan.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
@@ -71,6 +72,7 @@ void run_on_step_ranks(const StepArguments& args, const MemoryEstimates& memory,
     body(groups);
     for (collectives::ProcessGroup& group : groups) group.finish();
   };
+  collectives::load_algorithms();
   run_on_ranks(args.ranks, args.backends, run, check);
 }
 

@@ -7,6 +7,7 @@
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
@@ -165,6 +166,7 @@ class Hello {
 };
 
 void hello(const HelloOptions& args) {
+  collectives::load_algorithms();
   run_on_ranks(args.ranks, [&](ProcessGroup& group, int) {
     Hello(group, args.seed).run();
     group.finish();

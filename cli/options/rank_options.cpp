@@ -6,6 +6,7 @@
 
 #include "cli/launcher/exit.hpp"
 #include "cli/options/options.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
 
@@ -67,8 +68,10 @@ void add_algorithm_option(const Options& option) {
                                         "Force algorithms: all_reduce=halving_doubling, or a file, "
                                         "such as my.json [RINGSIDE_ALGORITHM, else by calibration]")
       ->type_name("NAME,...")
-      ->check(
-          parsed_by([](const std::string& text) { collectives::AlgorithmSelection check(text); }));
+      ->check(parsed_by([](const std::string& text) {
+        collectives::load_algorithms(text);
+        collectives::AlgorithmSelection check(text);
+      }));
 }
 
 void add_memory_limit(const Options& option, std::optional<double>& gigabytes) {

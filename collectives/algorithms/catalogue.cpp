@@ -103,6 +103,12 @@ std::vector<const Algorithm*> algorithms_to_select(Collective collective) {
 }
 
 const Algorithm& find_algorithm(Collective collective, std::string_view name) {
+  if (is_algorithm_file(name)) {
+    const Algorithm& algorithm = algorithm_of_file(name);
+    require(algorithm.collective == collective, "{} is an algorithm for {}, not for {}", name,
+            name_of(algorithm.collective), name_of(collective));
+    return algorithm;
+  }
   std::vector<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {
     if (algorithm.collective != collective) continue;
@@ -123,6 +129,7 @@ struct Added {
 };
 static std::mutex adding;
 static std::map<int, Added> added;
+static std::map<std::string, const Algorithm*, std::less<>> of_files;
 
 std::uint8_t number_of(const Algorithm& algorithm) {
   if (algorithm.number_added != 0) return algorithm.number_added;
@@ -152,6 +159,25 @@ const Algorithm& add_algorithm(const Algorithm& algorithm, std::uint64_t content
   fail("a program holds at most {} algorithms of files", first_added);
 }
 
+bool is_algorithm_file(std::string_view name) {
+  return name.find_first_of("./") != std::string_view::npos;
+}
+
+void set_algorithm_of_file(const std::string& file, const Algorithm& algorithm) {
+  const std::lock_guard lock(adding);
+  of_files[file] = &algorithm;
+}
+
+const Algorithm& algorithm_of_file(std::string_view file) {
+  const std::lock_guard lock(adding);
+  const auto found = of_files.find(file);
+  require(found != of_files.end(),
+          "the algorithm {} is not loaded: the program must call collectives::load_algorithms() "
+          "(collectives/exchange/algorithm_file.hpp) before it makes a group",
+          file);
+  return *found->second;
+}
+
 bool has_size(const Algorithm& algorithm, int size) {
   return algorithm.only.empty() || std::any_of(algorithm.only.begin(), algorithm.only.end(),
                                                [&](Case only) { return only.size == size; });
@@ -170,14 +196,18 @@ static void require_case(const Algorithm& algorithm, int size, int root) {
        size, has_root(algorithm.collective) ? fmt::format(" with root {}", root) : "");
 }
 
-std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
+Schedule make_schedule(const Algorithm& algorithm, int size, int rank, int root) {
   require(size >= 1, "{} needs at least 1 rank, but was asked to run on {}", algorithm.title(),
           size);
   require(root >= 0 && root < size, "the root of a {} on {} ranks must be one of 0 to {}, not {}",
           name_of(algorithm.collective), size, size - 1, root);
   require_case(algorithm, size, root);
-  std::vector<Schedule> schedules;
-  for (int rank = 0; rank < size; ++rank) schedules.push_back(algorithm.make(size, rank, root));
+  return algorithm.make(size, rank, root);
+}
+
+std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root) {
+  std::vector<Schedule> schedules = {make_schedule(algorithm, size, 0, root)};
+  for (int rank = 1; rank < size; ++rank) schedules.push_back(algorithm.make(size, rank, root));
   return schedules;
 }
 

@@ -1,8 +1,8 @@
 // The catalogue: all algorithms of all collectives.
 //
 // To add an algorithm, add one line to catalogue.cpp: it is then proved, drawn, run, costed and
-// offered for selection. An algorithm of a file (exchange/algorithm_file.hpp) joins the catalogue
-// while the program runs, and is used only where it is asked for.
+// offered for selection. An algorithm of a file joins the catalogue while the program runs, by
+// load_algorithms() (exchange/algorithm_file.hpp), and is used only where it is asked for.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ const std::vector<Algorithm>& all_algorithms();
 // Those of a collective that are not cautionary, its default first.
 std::vector<const Algorithm*> algorithms_to_select(Collective collective);
 
-// The algorithm of that name for `collective`; the default if the name is empty. Throws Error with
-// a list of those that exist.
+// The algorithm of that name for `collective`, or algorithm_of_file(); the default if the name is
+// empty. Throws Error with a list of those that exist, or if the file is for another collective.
 const Algorithm& find_algorithm(Collective collective, std::string_view name = "");
 
 // The number that stands for it in a call: its index in all_algorithms(), or what add_algorithm()
@@ -68,11 +68,24 @@ const Algorithm* algorithm_numbered(std::uint8_t number);
 // same content and name again is the same algorithm. Any thread may call it.
 const Algorithm& add_algorithm(const Algorithm& algorithm, std::uint64_t content);
 
+// Whether `name` is a file and no name of the catalogue: it has an ending or a folder.
+bool is_algorithm_file(std::string_view name);
+
+// Makes an algorithm, which is in the catalogue and proved, the one of `file`. Any thread may call
+// it.
+void set_algorithm_of_file(const std::string& file, const Algorithm& algorithm);
+
+// The algorithm of `file`. Throws Error if load_algorithms() has not loaded it.
+const Algorithm& algorithm_of_file(std::string_view file);
+
 // Whether it has schedules for so many ranks: false only for files.
 bool has_size(const Algorithm& algorithm, int size);
 
-// The schedules of all ranks; element r is rank r's. Throws Error unless size >= 1,
-// 0 <= root < size, and the algorithm has that case.
+// The schedule of one rank, 0 <= rank < size. Throws Error unless size >= 1, 0 <= root < size, and
+// the algorithm has that case.
+Schedule make_schedule(const Algorithm& algorithm, int size, int rank, int root = 0);
+
+// The schedules of all ranks; element r is rank r's. Throws as make_schedule() does.
 std::vector<Schedule> make_schedules(const Algorithm& algorithm, int size, int root = 0);
 
 }  // namespace ringside::collectives

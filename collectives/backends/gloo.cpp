@@ -89,8 +89,9 @@ class GlooBackend final : public Backend {
   int size() const override { return context_->size; }
   std::string name() const override { return "gloo"; }
 
-  void run(const Call& call, const void* input, void* output) override {
+  void run(const Call& call, const void* input, void* output, const BlockBegins&) override {
     failure_.throw_if_any();
+    require_equal_blocks(call);
     try {
       with_type_of_size(call.type, [&]<class T>(T) {
         run_as(call, static_cast<T*>(const_cast<void*>(input)), static_cast<T*>(output));

@@ -60,7 +60,7 @@ class BareRing final : public Backend {
 
   // The output is a ring buffer: bytes are forwarded from where they were received, while they are
   // in the cache.
-  void run(const Call& call, const void*, void* output) override {
+  void run(const Call& call, const void*, void* output, const BlockBegins&) override {
     const Relay relay = size_ == 1 ? Relay{} : relay_of(call, rank_, size_);
     buffer_ = {static_cast<std::byte*>(output), call.count * size_of(call.type)};
     std::size_t sent = 0, received = 0;
@@ -123,7 +123,7 @@ class BareCopy final : public Backend {
   std::string name() const override { return "bare copy"; }
   void abort(const std::string&) noexcept override {}
 
-  void run(const Call& call, const void* input, void* output) override {
+  void run(const Call& call, const void* input, void* output, const BlockBegins&) override {
     const Chunks chunks = Chunks::even(call.count * size_of(call.type), size_);
     for (int transfer = 0; transfer < chunk_transfers(call.collective, size_); ++transfer) {
       const int chunk = (rank_ + transfer) % size_;

@@ -46,8 +46,9 @@ class MpiBackend final : public Backend {
   int size() const override { return size_; }
   std::string name() const override { return "mpi"; }
 
-  void run(const Call& call, const void* input, void* output) override {
+  void run(const Call& call, const void* input, void* output, const BlockBegins&) override {
     failure_.throw_if_any();
+    require_equal_blocks(call);
     require(call.count <= INT_MAX, "MPI takes at most {} elements in one call, not {}", INT_MAX,
             call.count);
     const int result = start(call, input, output);

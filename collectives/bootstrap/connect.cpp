@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include <sys/socket.h>
@@ -29,7 +28,8 @@ namespace ringside::collectives {
 namespace {
 
 // By the transport that rank_info.backend names or allows. Sub-groups choose in the same way.
-Connections connect(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options = {});
+Connections connect(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options,
+                    Calibration calibration);
 
 // The descriptors of the sockets, which no longer belong to the mesh.
 std::vector<FileDescriptor> release(std::vector<std::optional<Mesh::Socket>>& sockets) {
@@ -74,8 +74,9 @@ int members_on_host_of(const std::vector<Address>& addresses, const Address& one
 class SocketSubGroupConnector final : public SubGroupConnector {
  public:
   // `own` is where this rank listens in the existing group.
-  SocketSubGroupConnector(const RankInfo& rank_info, const Address& own, const ShmOptions& options)
-      : rank_info_(rank_info), own_(own), options_(options) {}
+  SocketSubGroupConnector(const RankInfo& rank_info, const Address& own, const ShmOptions& options,
+                          Calibration calibration)
+      : rank_info_(rank_info), own_(own), options_(options), calibration_(std::move(calibration)) {}
 
   Endpoint listen() override {
     listener_.emplace(own_);
@@ -88,7 +89,7 @@ class SocketSubGroupConnector final : public SubGroupConnector {
   Connections connect(const std::string& name, int rank, const std::vector<Endpoint>& members,
                       const std::function<void()>& check) override {
     const auto [rank_info, mesh] = meet(name, rank, members, check, rank_info_.backend);
-    return collectives::connect(rank_info, std::move(*mesh), options_);
+    return collectives::connect(rank_info, std::move(*mesh), options_, calibration_);
   }
 
   Streams connect_streams(const std::string& name, int rank, const std::vector<Endpoint>& members,
@@ -122,6 +123,7 @@ class SocketSubGroupConnector final : public SubGroupConnector {
   RankInfo rank_info_;
   Address own_;
   ShmOptions options_;
+  Calibration calibration_;
   std::optional<Listener> listener_;
 };
 
@@ -162,28 +164,46 @@ std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh
   }
 }
 
-Connections connect(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options) {
-  return {over_shm_or_tcp(rank_info, mesh, options), control_over(rank_info.rank, mesh),
+MachineCosts costs_over(std::string_view transport, const Mesh& mesh, const CostTable& measured) {
+  MachineCosts costs = costs_of(transport, mesh.have_equal_costs() ? measured : CostTable());
+  costs.common.cores = mesh.cores();
+  return costs;
+}
+
+Connections connect(const RankInfo& rank_info, Mesh mesh, const ShmOptions& options,
+                    Calibration calibration) {
+  if (rank_info.rank == 0) warn_of_fault(calibration);
+  calibration.fault.clear();  // sub-groups do not repeat it
+  auto transport = over_shm_or_tcp(rank_info, mesh, options);
+  const MachineCosts costs = costs_over(transport->name(), mesh, calibration.costs);
+  return {std::move(transport), control_over(rank_info.rank, mesh),
           std::make_unique<SocketSubGroupConnector>(rank_info, mesh.addresses[rank_info.rank],
-                                                    options)};
+                                                    options, std::move(calibration)),
+          costs};
+}
+
+Connections meet_and_connect(RankInfo rank_info, const char* backend, const ShmOptions& options,
+                             const Calibration& calibration) {
+  rank_info.backend = backend;
+  rank_info.costs = checksum_of(calibration.costs);
+  return connect(rank_info, connect_mesh(rank_info), options, calibration);
 }
 
 }  // namespace
 
-Connections connect_tcp(RankInfo rank_info) {
-  rank_info.backend = "tcp";
-  return connect(rank_info, connect_mesh(rank_info));
+Connections connect_tcp(RankInfo rank_info, const Calibration& calibration) {
+  return meet_and_connect(std::move(rank_info), "tcp", {}, calibration);
 }
 
-Connections connect_shm(RankInfo rank_info, const ShmOptions& options) {
-  rank_info.backend = "shm";
+Connections connect_shm(RankInfo rank_info, const ShmOptions& options,
+                        const Calibration& calibration) {
   shm_layout(options, rank_info.size);  // wrong options are an Error before anybody waits
-  return connect(rank_info, connect_mesh(rank_info), options);
+  return meet_and_connect(std::move(rank_info), "shm", options, calibration);
 }
 
-Connections connect_automatic(RankInfo rank_info, const ShmOptions& options) {
-  rank_info.backend = "auto";
-  return connect(rank_info, connect_mesh(rank_info), options);
+Connections connect_automatic(RankInfo rank_info, const ShmOptions& options,
+                              const Calibration& calibration) {
+  return meet_and_connect(std::move(rank_info), "auto", options, calibration);
 }
 
 std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,
@@ -203,26 +223,26 @@ std::unique_ptr<SubGroupConnector> make_connector_at(const std::string& host,
   const std::string& backend = rank_info.backend;
   require(backend == "auto" || backend == "tcp" || backend == "shm",
           "there is no backend '{}' to connect ranks with: take auto, tcp or shm", backend);
-  return std::make_unique<SocketSubGroupConnector>(rank_info, address_of({address, 0}),
-                                                   ShmOptions());
-}
-
-int hosts_of(const std::vector<Endpoint>& members) {
-  std::set<std::uint64_t> hosts;
-  for (const Address& each : addresses_of(members)) hosts.insert(each.proc_domain);
-  return static_cast<int>(hosts.size());
+  const Calibration calibration = calibration_here();
+  RankInfo with_costs = rank_info;
+  with_costs.costs = checksum_of(calibration.costs);
+  return std::make_unique<SocketSubGroupConnector>(
+      with_costs, address_of({address, 0}, with_costs.costs), ShmOptions(), calibration);
 }
 
 // What the threads of a world share.
 class ThreadsWorld {
  public:
-  explicit ThreadsWorld(int ranks)
-      : size(ranks), queues(make_message_queues(ranks)), inboxes(make_control_inboxes(ranks)) {}
+  ThreadsWorld(int ranks, const MachineCosts& costs_of_messages)
+      : size(ranks),
+        costs(costs_of_messages),
+        queues(make_message_queues(ranks)),
+        inboxes(make_control_inboxes(ranks)) {}
 
   std::shared_ptr<ThreadsWorld> sub_world(const std::string& name, int ranks) {
     const std::lock_guard lock(mutex_);
     auto& world = sub_worlds_[name];
-    if (!world) world = std::make_shared<ThreadsWorld>(ranks);
+    if (!world) world = std::make_shared<ThreadsWorld>(ranks, costs);
     return world;
   }
 
@@ -245,6 +265,7 @@ class ThreadsWorld {
   }
 
   const int size;
+  const MachineCosts costs;
   const std::shared_ptr<MessageQueues> queues;
   const std::shared_ptr<ControlInboxes> inboxes;
 
@@ -282,19 +303,20 @@ class ThreadsSubGroupConnector final : public SubGroupConnector {
 
 std::shared_ptr<ThreadsWorld> make_threads_world(int size) {
   require(size >= 1, "a world needs at least one rank, not {}", size);
-  return std::make_shared<ThreadsWorld>(size);
+  return std::make_shared<ThreadsWorld>(size, costs_here("threads"));
 }
 
 Connections connect_threads(std::shared_ptr<ThreadsWorld> world, int rank) {
   require(rank >= 0 && rank < world->size, "rank {} is not in a world of {}", rank, world->size);
   return {make_threads_transport(world->queues, rank),
           make_threads_control_channel(world->inboxes, rank),
-          std::make_unique<ThreadsSubGroupConnector>(world)};
+          std::make_unique<ThreadsSubGroupConnector>(world), world->costs};
 }
 
 Connections behind_link(Connections connections, const std::optional<Link>& link) {
-  return link ? behind_wire(std::move(connections), std::make_shared<Wire>(*link))
-              : std::move(connections);
+  if (!link) return connections;
+  connections.costs = behind_link(connections.costs, *link);
+  return behind_wire(std::move(connections), std::make_shared<Wire>(*link));
 }
 
 Connections behind_wire(Connections connections, std::shared_ptr<Wire> wire) {

@@ -8,6 +8,7 @@
 #include "collectives/bootstrap/sub_group_connector.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/execution/executor_options.hpp"
+#include "collectives/selection/cost_model.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {
@@ -18,7 +19,10 @@ struct Connections {
   std::unique_ptr<Transport> transport;          // the data plane
   std::unique_ptr<ControlChannel> control;       // failures, and where the ranks are
   std::unique_ptr<SubGroupConnector> connector;  // groups of some of the ranks
-  std::shared_ptr<Wire> wire = nullptr;          // of an emulated link, for sub-groups; or none
+  // Of a message over this transport. They are the same on all ranks, because each rank selects
+  // algorithms for itself.
+  MachineCosts costs = {};
+  std::shared_ptr<Wire> wire = nullptr;  // of an emulated link, for sub-groups; or none
 };
 
 // A socket to each other rank, for messages that no call expects (messages.hpp).

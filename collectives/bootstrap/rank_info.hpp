@@ -22,6 +22,7 @@ struct RankInfo {
   std::string interface;
   std::string job_key;          // every connection begins with a proof that both sides have it
   std::string backend;          // as the user chose it; all ranks must choose the same
+  std::uint32_t costs = 0;      // checksum of its calibration, to compare with the others'
   Seconds connect_timeout{60};  // until all ranks must be connected
 };
 

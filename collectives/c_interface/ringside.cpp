@@ -19,6 +19,7 @@
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/messages.hpp"
@@ -256,15 +257,15 @@ ringside_status ringside_connect(ringside_group* handle, int rank, int size,
     for (std::size_t r = 0; r < members.size(); ++r)
       std::copy_n(addresses[r].bytes, members[r].size(),
                   reinterpret_cast<unsigned char*>(members[r].data()));
+    load_algorithms();
     GroupOptions options = group_options_from_environment();
     options.executor.group = name;
     options.executor.timeout = Seconds(timeout);
     options.executor.check = check_this_thread;
     const Blocking here;
     // The connector proves the key and the name together.
-    auto connected =
-        ProcessGroup::over(group->listening->connect(job_key, rank, members, check_this_thread),
-                           options, hosts_of(members));
+    auto connected = ProcessGroup::over(
+        group->listening->connect(job_key, rank, members, check_this_thread), options);
     group->messages.emplace(connected);  // without them the group is not connected
     group->connected = std::move(connected);
     group->transport = group->connected->backend_name();

@@ -59,10 +59,7 @@ void CallQueue::run(CallOnBuffers what) {
   {
     const ProfilerRange range(name_of(call.collective), call.label.view());
     if (fence_) fence_()();
-    if (call.unequal)
-      backend_->run_unequal(call, what.input, what.output, what.begins);
-    else
-      backend_->run(call, what.input, what.output);
+    backend_->run(call, what.input, what.output, what.begins);
   }
   in_use.unlock();
   const double seconds = seconds_since(start_time);
@@ -123,10 +120,7 @@ void CallQueue::carry_out(const std::shared_ptr<Work::State>& state) {
     std::optional<Trace::On> on;  // the call's messages belong to the trace of its caller
     if (state->trace) on.emplace(*state->trace);
     if (state->wait_for_input) state->wait_for_input();
-    if (call.unequal)
-      backend_->run_unequal(call, state->what.input, state->what.output, state->what.begins);
-    else
-      backend_->run(call, state->what.input, state->what.output);
+    backend_->run(call, state->what.input, state->what.output, state->what.begins);
   } catch (...) {
     error = std::current_exception();
   }

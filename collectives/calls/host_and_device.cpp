@@ -18,17 +18,15 @@ class HostAndDevice final : public Backend {
   int size() const override { return host_->size(); }
   std::string name() const override { return host_->name() + "+" + device_->name(); }
 
-  void run(const Call& call, const void* input, void* output) override {
-    run_on(is_device_call(call, input, output),
-           [&](Backend& backend) { backend.run(call, input, output); });
-  }
-
-  // A block of 0 elements has no address: a device's backend refuses these calls, so the host's
-  // gets them wherever no buffer of this rank is memory of the device.
-  void run_unequal(const Call& call, const void* input, void* output,
-                   const BlockBegins& begins) override {
-    run_on((input && is_device_memory_(input)) || (output && is_device_memory_(output)),
-           [&](Backend& backend) { backend.run_unequal(call, input, output, begins); });
+  void run(const Call& call, const void* input, void* output, const BlockBegins& begins) override {
+    const bool on_device = is_device_call(call, input, output);
+    Backend &one = on_device ? *device_ : *host_, &other = on_device ? *host_ : *device_;
+    try {
+      one.run(call, input, output, begins);
+    } catch (const std::exception& error) {
+      other.abort(error.what());  // a peer may wait there
+      throw;
+    }
   }
 
   void abort(const std::string& cause) noexcept override {
@@ -62,19 +60,13 @@ class HostAndDevice final : public Backend {
   }
 
  private:
-  void run_on(bool on_device, const auto& run) {
-    Backend &one = on_device ? *device_ : *host_, &other = on_device ? *host_ : *device_;
-    try {
-      run(one);
-    } catch (const std::exception& error) {
-      other.abort(error.what());  // a peer may wait there
-      throw;
-    }
-  }
-
   // Checks the buffer that every rank uses: another may be empty or unused on some ranks, which
   // would then choose differently.
   bool is_device_call(const Call& call, const void* input, const void* output) const {
+    // A block of 0 elements has no address: a device's backend refuses these calls, so the host's
+    // gets them wherever no buffer of this rank is memory of the device.
+    if (call.unequal)
+      return (input && is_device_memory_(input)) || (output && is_device_memory_(output));
     if (call.count == 0) return false;
     switch (call.collective) {
       case Collective::barrier:

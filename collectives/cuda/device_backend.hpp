@@ -27,7 +27,9 @@ class DeviceBackend : public Backend {
   // The cudaStream_t of the calls. Ranks that share it have one order of work.
   virtual void* stream() = 0;
 
-  void run(const Call& call, const void* input, void* output) final {
+  void run(const Call& call, const void* input, void* output,
+           const BlockBegins& /*begins*/ = {}) final {
+    require_equal_blocks(call);
     enqueue(call, input, output);
     finish();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -79,10 +80,6 @@ std::vector<CaseOfFile> cases_of(const std::string& file, const std::string& tex
 
 }  // namespace
 
-bool is_algorithm_file(std::string_view name) {
-  return name.find_first_of("./") != std::string_view::npos;
-}
-
 const Algorithm& load_algorithm(const std::string& file) {
   const std::string text = read_file(file, "the algorithm"),
                     name = std::filesystem::path(file).filename();
@@ -110,15 +107,21 @@ const Algorithm& load_proved_algorithm(const std::string& file) {
     require(faults.empty(), "{}\n`ringside prove --algorithm {}` shows all that is wrong with it",
             faults.empty() ? "" : faults[0], file);
   }
+  set_algorithm_of_file(file, algorithm);
   return algorithm;
 }
 
+void load_algorithms(const std::string& list) {
+  std::istringstream entries(list);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const std::string name = entry.substr(entry.find('=') + 1);
+    if (is_algorithm_file(name)) load_proved_algorithm(name);
+  }
+}
+
 const Algorithm& algorithm_named(Collective collective, const std::string& name) {
-  if (!is_algorithm_file(name)) return find_algorithm(collective, name);
-  const Algorithm& algorithm = load_proved_algorithm(name);
-  require(algorithm.collective == collective, "{} is an algorithm for {}, not for {}", name,
-          name_of(algorithm.collective), name_of(collective));
-  return algorithm;
+  if (is_algorithm_file(name)) load_proved_algorithm(name);
+  return find_algorithm(collective, name);
 }
 
 }  // namespace ringside::collectives

@@ -7,12 +7,20 @@
 // Other keys are ignored: what `ringside step --json FILE` writes is such a file.
 //
 // A file of XML is an algorithm of MSCCL (msccl_xml.hpp), for its number of GPUs.
+//
+// A ProcessGroup reads no files. A program that lets its users force such an algorithm says
+//
+//     collectives::load_algorithms();  // those that RINGSIDE_ALGORITHM names
+//     auto group = collectives::ProcessGroup::from_environment();
+//
+// and links ringside::exchange.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 
 namespace ringside::collectives {
@@ -24,17 +32,20 @@ struct CaseOfFile {
   std::vector<Schedule> schedules;  // [rank]
 };
 
-// Whether `name` is a file and no name of the catalogue: it has an ending or a folder.
-bool is_algorithm_file(std::string_view name);
-
 // Reads a file and adds it to the catalogue. Nothing is proved: that is for those who show what is
 // wrong. Throws Error if the file cannot be read or is not of the form above.
 const Algorithm& load_algorithm(const std::string& file);
 
-// The same, and throws Error with the sentence of verify() where a case is wrong.
+// The same, and throws Error with the sentence of verify() where a case is wrong. From now on
+// algorithm_of_file() has it, so groups of this process may be asked for it.
 const Algorithm& load_proved_algorithm(const std::string& file);
 
-// find_algorithm(), or load_proved_algorithm() of a file of that collective.
+// Loads the files in a list as AlgorithmSelection takes it, "all_reduce=two_shot,my.json", by
+// load_proved_algorithm(). Names of the catalogue are no files. Call it before a group is made; any
+// thread may.
+void load_algorithms(const std::string& list = environment("RINGSIDE_ALGORITHM").value_or(""));
+
+// find_algorithm(), where a file is loaded first.
 const Algorithm& algorithm_named(Collective collective, const std::string& name);
 
 }  // namespace ringside::collectives

@@ -48,14 +48,11 @@ class Backend {
   // Only two ranks make a point_to_point, and only they count it: rank root sends input, and rank
   // peer receives into output. Throws Error or RankFailure. After either the backend has failed:
   // every later call throws the first cause.
-  virtual void run(const Call& call, const void* input, void* output) = 0;
-
-  // The same for a call with blocks of unequal size, call.unequal. Not in place in an all_to_all.
-  virtual void run_unequal(const Call& call, const void* /*input*/, void* /*output*/,
-                           const BlockBegins& /*begins*/) {
-    fail("the {} backend has no {} of unequal blocks: make them equal, or use tcp or shm", name(),
-         name_of(call.collective));
-  }
+  //
+  // If call.unequal, the blocks begin at `begins`, and an all_to_all is not in place; otherwise
+  // `begins` is empty. A backend without such calls refuses them by require_equal_blocks().
+  virtual void run(const Call& call, const void* input, void* output,
+                   const BlockBegins& begins = {}) = 0;
 
   // Tells the others that this rank gives up, and why; their calls fail with this cause. Never
   // throws.
@@ -83,6 +80,13 @@ class Backend {
                                   const std::vector<Endpoint>& members);
 
  protected:
+  // Throws Error if the blocks of `call` have unequal sizes.
+  void require_equal_blocks(const Call& call) const {
+    require(!call.unequal,
+            "the {} backend has no {} of unequal blocks: make them equal, or use tcp or shm",
+            name(), name_of(call.collective));
+  }
+
   // The second half of avg, once `output` holds this rank's part of the sum.
   void divide_sum(const Call& call, void* output) const;
 };

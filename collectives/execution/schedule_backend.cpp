@@ -5,7 +5,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/scoped_value.hpp"
 #include "collectives/algorithms/aligned_chunks.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
@@ -34,7 +33,7 @@ class ScheduleBackend final : public Backend {
   std::string name() const override { return std::string(connections_.transport->name()); }
   Traffic traffic() const override { return watchdog_.traffic(); }
 
-  void run(const Call& call, const void* input, void* output) override {
+  void run(const Call& call, const void* input, void* output, const BlockBegins& begins) override {
     const std::uint64_t number = next_number(call);
     watchdog_.begin(number, call);
     try {
@@ -43,9 +42,9 @@ class ScheduleBackend final : public Backend {
       watchdog_.listen_sometimes();
       const int parts = std::max(1, schedule.chunks / size());  // of a block
       const Chunks chunks =
-          unequal_ ? Chunks::from(unequal_->output, parts) : equal_chunks(call, schedule);
-      const Chunks input_chunks = unequal_ ? Chunks::from(unequal_->input, parts) : chunks;
-      if (unequal_ && call.collective == Collective::all_to_all) check_direct(call, schedule);
+          call.unequal ? Chunks::from(begins.output, parts) : equal_chunks(call, schedule);
+      const Chunks input_chunks = call.unequal ? Chunks::from(begins.input, parts) : chunks;
+      if (call.unequal && call.collective == Collective::all_to_all) check_direct(call, schedule);
       const Buffers buffers =
           buffers_of(call, chunks.chunks(), static_cast<const std::byte*>(input),
                      static_cast<std::byte*>(output));
@@ -56,12 +55,6 @@ class ScheduleBackend final : public Backend {
     } catch (...) {
       watchdog_.give_up();
     }
-  }
-
-  void run_unequal(const Call& call, const void* input, void* output,
-                   const BlockBegins& begins) override {
-    const ScopedValue<const BlockBegins*> unequal(unequal_, &begins);
-    run(call, input, output);
   }
 
   void interrupt(const std::string& cause) noexcept override { watchdog_.interrupt(cause); }
@@ -137,15 +130,15 @@ class ScheduleBackend final : public Backend {
   const Schedule& schedule_of(const Call& call) {
     const auto [known, is_new] =
         schedules_.try_emplace({call.collective, call.algorithm, call.root, call.peer});
-    if (is_new) known->second = make_schedule(call);
+    if (is_new) known->second = schedule_for(call);
     return known->second;
   }
 
-  Schedule make_schedule(const Call& call) const {
+  Schedule schedule_for(const Call& call) const {
     if (call.collective != Collective::point_to_point) {
       const Algorithm* const algorithm = algorithm_numbered(call.algorithm);
       require(algorithm != nullptr, "{}: this rank knows no such algorithm", describe(call));
-      return make_schedules(*algorithm, size(), call.root)[static_cast<std::size_t>(rank())];
+      return make_schedule(*algorithm, size(), rank(), call.root);
     }
     Step step;
     if (rank() == call.root) step.send = Send{.to = call.peer, .chunks = {0}};
@@ -203,7 +196,6 @@ class ScheduleBackend final : public Backend {
   std::map<std::tuple<Collective, std::uint8_t, std::int32_t, std::int32_t>, Schedule> schedules_;
   Watchdog watchdog_;  // in front of the transport
   std::unique_ptr<Executor> executor_;
-  const BlockBegins* unequal_ = nullptr;  // of the call under way; nullptr: its blocks are equal
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_to_, received_from_;  // [rank]
 };

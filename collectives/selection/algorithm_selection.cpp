@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
 
 namespace ringside::collectives {
 
@@ -21,7 +20,7 @@ AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
     const std::string_view entry = forced.substr(0, forced.find(','));
     forced.remove_prefix(std::min(forced.size(), entry.size() + 1));
     if (entry.find('=') == std::string_view::npos && is_algorithm_file(entry)) {
-      const Algorithm& algorithm = load_proved_algorithm(std::string(entry));
+      const Algorithm& algorithm = algorithm_of_file(entry);
       forced_[algorithm.collective] = &algorithm;
       continue;
     }
@@ -31,7 +30,7 @@ AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
             "or a file, such as my.json, separated by commas",
             entry);
     const Collective collective = collective_named(entry.substr(0, equals));
-    forced_[collective] = &algorithm_named(collective, std::string(entry.substr(equals + 1)));
+    forced_[collective] = &find_algorithm(collective, entry.substr(equals + 1));
   }
 }
 

@@ -1,8 +1,8 @@
 // Chooses the algorithm of a call.
 //
 // A forced algorithm comes first. Otherwise the cost model (cost_model.hpp) finds the cheapest,
-// from the costs of messages and sums on this machine (calibration.hpp): an algorithm with few
-// messages for a few bytes, one that moves few bytes for many.
+// from the costs of messages and sums (calibration.hpp): an algorithm with few messages for a few
+// bytes, one that moves few bytes for many.
 #pragma once
 
 #include <compare>
@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "collectives/algorithms/catalogue.hpp"
@@ -23,9 +22,10 @@ class AlgorithmSelection {
  public:
   AlgorithmSelection() = default;
 
-  // Forces some algorithms: "all_reduce=halving_doubling,broadcast=chain", or those of files:
-  // "my.json", which are proved first. All ranks must force the same, otherwise the first call that
-  // differs throws. Throws Error if a name is not in the catalogue, or a file is wrong.
+  // Forces some algorithms: "all_reduce=halving_doubling,broadcast=chain", or those of files that
+  // load_algorithms() has loaded: "my.json". All ranks must force the same, otherwise the first
+  // call that differs throws. Throws Error if a name is not in the catalogue, or a file is not
+  // loaded.
   explicit AlgorithmSelection(std::string_view forced);
 
   // Throws Error if a file that is forced has no schedules for so many ranks. A job checks its own
@@ -33,7 +33,7 @@ class AlgorithmSelection {
   void require_files_for(int size) const;
 
   // The costs on the machine that runs the calls. They must be the same on all ranks, because each
-  // rank chooses for itself; ProcessGroup ensures it.
+  // rank chooses for itself. A group whose options have none takes those of its Connections.
   void set_costs(const MachineCosts& costs);
   const std::optional<MachineCosts>& costs() const { return costs_; }
 

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <iterator>
-#include <span>
 #include <thread>
+#include <vector>
 
-#include "collectives/algorithms/catalogue.hpp"
-#include "collectives/execution/executor.hpp"
-#include "collectives/execution/watchdog.hpp"
+#include "base/error.hpp"
+#include "base/random.hpp"
 #include "collectives/selection/calibration_file.hpp"
 #include "collectives/transport/shm/shm.hpp"
 
@@ -46,32 +44,6 @@ double time_in(const Json& value, const char* key) {
   return number;
 }
 
-// A machine that is 100 times off the model is not described by it.
-double factor_in(const Json& value) {
-  const double factor = value.get<double>();
-  require(factor >= 0.01 && factor <= 100, "measured_over_walked is {}: not from 0.01 to 100",
-          factor);
-  return factor;
-}
-
-std::vector<Correction> corrections_from(const Json& entry) {
-  std::vector<Correction> corrections;
-  if (!entry.contains("corrections")) return corrections;
-  const Json lengths = Correction::lengths;
-  require(entry.at("corrected_bytes") == lengths, "it was corrected at other buffer lengths");
-  for (const Json& each : entry.at("corrections")) {
-    const Algorithm& algorithm =
-        find_algorithm(collective_named(each.at("collective").get<std::string>()),
-                       each.at("algorithm").get<std::string>());
-    Correction& correction = corrections.emplace_back();
-    correction.algorithm = number_of(algorithm);
-    correction.ranks = each.at("ranks").get<std::uint64_t>();
-    for (std::size_t i = 0; i < lengths.size(); ++i)
-      correction.factors[i] = factor_in(each.at("measured_over_walked").at(i));
-  }
-  return corrections;
-}
-
 MachineCosts costs_from(const Json& entry, MachineCosts costs) {
   for (const auto& field : common_fields)
     costs.common.*field.value = time_in(entry.at(field.key), field.key) * field.unit;
@@ -80,7 +52,6 @@ MachineCosts costs_from(const Json& entry, MachineCosts costs) {
   for (const auto& field : byte_fields)
     for (std::size_t i = 0; i < lengths.size(); ++i)
       costs.per_byte[i].*field.value = time_in(entry.at(field.key).at(i), field.key) * field.unit;
-  costs.corrections = corrections_from(entry);
   return costs;
 }
 
@@ -96,16 +67,6 @@ Json entry_of(const Json& key, const MachineCosts& costs) {
   for (const auto& field : byte_fields)
     for (const PerByte& per_byte : costs.per_byte)
       entry[field.key].push_back(per_byte.*field.value / field.unit);
-  entry["corrected_bytes"] = Correction::lengths;
-  entry["corrections"] = Json::array();
-  for (const Correction& correction : costs.corrections) {
-    const Algorithm& algorithm =
-        *algorithm_numbered(static_cast<std::uint8_t>(correction.algorithm));
-    entry["corrections"].push_back({{"collective", name_of(algorithm.collective)},
-                                    {"algorithm", algorithm.name},
-                                    {"ranks", correction.ranks},
-                                    {"measured_over_walked", correction.factors}});
-  }
   return entry;
 }
 
@@ -134,91 +95,53 @@ MachineCosts built_in_costs(std::string_view transport) {
   return costs;
 }
 
-MachineCosts costs_here(std::string_view transport, const std::optional<Link>& link, int hosts) {
-  MachineCosts costs = built_in_costs(transport);
+Calibration calibration_here() {
   try {
-    if (const auto entry = find_calibration(key_of(transport))) costs = costs_from(*entry, costs);
+    Calibration here;
+    for (const char* transport : {"tcp", "shm", "threads"})
+      if (const auto entry = find_calibration(key_of(transport)))
+        here.costs[transport] = costs_from(*entry, built_in_costs(transport));
+    return here;
   } catch (const std::exception& error) {
-    warn_of_invalid_calibration(error, "built-in costs are used");
+    return {.costs = {}, .fault = fault_of_calibration(error)};
   }
-  costs.common.cores *= std::max(1, hosts);
-  if (link || hosts > 1) costs.corrections.clear();
-  if (!link) return costs;
-  costs.common.alpha += link->latency.count();
+}
+
+void warn_of_fault(const Calibration& calibration) {
+  if (!calibration.fault.empty())
+    warn_of_invalid_calibration(calibration.fault, "built-in costs are used");
+}
+
+std::uint32_t checksum_of(const CostTable& measured) {
+  std::string text;
+  for (const auto& [transport, costs] : measured)
+    text += entry_of({{"transport", transport}}, costs).dump();
+  return static_cast<std::uint32_t>(hash_of_text(text));
+}
+
+MachineCosts costs_of(std::string_view transport, const CostTable& measured) {
+  const auto found = measured.find(transport);
+  return found != measured.end() ? found->second : built_in_costs(transport);
+}
+
+MachineCosts costs_here(std::string_view transport) {
+  const Calibration here = calibration_here();
+  warn_of_fault(here);
+  return costs_of(transport, here.costs);
+}
+
+MachineCosts behind_link(MachineCosts costs, const Link& link) {
+  costs.common.alpha += link.latency.count();
   costs.common.announced_bytes = 0;
-  for (auto& bytes : costs.per_byte) bytes.beta += 1 / link->bytes_per_second;
+  for (auto& bytes : costs.per_byte) bytes.beta += 1 / link.bytes_per_second;
   return costs;
 }
 
-void keep_calibration(const std::map<std::string, MachineCosts>& measured) {
+void keep_calibration(const CostTable& measured) {
   std::vector<CalibrationRecord> records;
   for (const auto& [transport, costs] : measured)
     records.push_back({key_of(transport), entry_of(key_of(transport), costs)});
   keep_in_calibration(records);
-}
-
-namespace {
-
-// Broadcasts what rank 0 has in `bytes`, before the group has a selection.
-void share(std::span<std::byte> bytes, Connections& connections, const ExecutorOptions& executor) {
-  Transport& transport = *connections.transport;
-  const Algorithm& tree = find_algorithm(Collective::broadcast, "binomial");
-  Call call{.collective = Collective::broadcast,
-            .type = DataType::uint8,
-            .count = bytes.size(),
-            .label = Label("what messages cost")};
-  call.algorithm = number_of(tree);
-  const Schedule schedule = tree.make(transport.size(), transport.rank(), 0);
-  Watchdog watchdog(transport, *connections.control, executor);
-  watchdog.begin(0, call);
-  watchdog.set_steps(schedule.steps.size());
-  try {
-    const Chunks one = Chunks::even(bytes.size(), 1);
-    make_executor(watchdog, executor)
-        ->run({schedule, call, 0, one, one, {bytes.data(), {0, 1}, bytes.data(), {0, 1}}});
-    watchdog.end();
-  } catch (...) {
-    watchdog.give_up();
-  }
-}
-
-// MachineCosts as it is sent: first the costs, then the corrections, if there are some.
-struct SentCosts {
-  CostParameters common;
-  PerByte per_byte[3];
-  std::uint64_t corrections = 0;
-};
-
-}  // namespace
-
-AlgorithmSelection agree_on_costs(Connections& connections, const ExecutorOptions& executor,
-                                  AlgorithmSelection algorithms, const std::optional<Link>& link,
-                                  int hosts) {
-  Transport& transport = *connections.transport;
-  algorithms.require_files_for(transport.size());
-  MachineCosts costs;
-  SentCosts sent;
-  if (transport.rank() == 0) {
-    costs = algorithms.costs() ? *algorithms.costs() : costs_here(transport.name(), link, hosts);
-    costs.common.slice_bytes =
-        executor.slice_bytes > 0 ? executor.slice_bytes : transport.slice_bytes();
-    costs.common.announced_bytes = transport.announced_bytes();
-    sent.common = costs.common;
-    std::copy(std::begin(costs.per_byte), std::end(costs.per_byte), sent.per_byte);
-    sent.corrections = costs.corrections.size();
-    // The bytes between two members are sent too.
-    constexpr std::size_t gap = offsetof(CostParameters, cores) + sizeof sent.common.cores;
-    std::memset(reinterpret_cast<std::byte*>(&sent.common) + gap, 0,
-                offsetof(CostParameters, slice_bytes) - gap);
-  }
-  share(std::as_writable_bytes(std::span(&sent, 1)), connections, executor);
-  costs.common = sent.common;
-  std::copy(std::begin(sent.per_byte), std::end(sent.per_byte), costs.per_byte);
-  costs.corrections.resize(sent.corrections);
-  if (sent.corrections > 0)
-    share(std::as_writable_bytes(std::span(costs.corrections)), connections, executor);
-  algorithms.set_costs(costs);
-  return algorithms;
 }
 
 }  // namespace ringside::collectives

@@ -94,14 +94,17 @@ void keep_in_calibration(const std::vector<CalibrationRecord>& records) {
   replace_file(path, Json{{"entries", entries}}.dump(2) + "\n");
 }
 
-void warn_of_invalid_calibration(const std::exception& error, const std::string& instead) {
+std::string fault_of_calibration(const std::exception& error) {
+  const bool by_json = dynamic_cast<const Json::exception*>(&error) != nullptr;
+  return by_json ? "it is not the JSON of a calibration" : error.what();
+}
+
+void warn_of_invalid_calibration(const std::string& fault, const std::string& instead) {
   static std::atomic<bool> warned = false;
   if (warned.exchange(true)) return;
-  const bool by_json = dynamic_cast<const Json::exception*>(&error) != nullptr;
   fmt::print(stderr,
              "ringside: {} is invalid ({}), so {}; ringside bench --calibrate writes a new file\n",
-             calibration_file().string(),
-             by_json ? "it is not the JSON of a calibration" : error.what(), instead);
+             calibration_file().string(), fault, instead);
 }
 
 }  // namespace ringside::collectives

@@ -38,8 +38,11 @@ struct CalibrationRecord {
 // is replaced atomically. Throws Error if it cannot be written.
 void keep_in_calibration(const std::vector<CalibrationRecord>& records);
 
+// What is wrong with the file, by what find_calibration() threw, or reading the entry.
+std::string fault_of_calibration(const std::exception& error);
+
 // Says on stderr that the file is invalid, why, and what is done instead ("built-in costs are
-// used"); once in a process. `error` is what find_calibration() threw, or reading the entry.
-void warn_of_invalid_calibration(const std::exception& error, const std::string& instead);
+// used"); once in a process.
+void warn_of_invalid_calibration(const std::string& fault, const std::string& instead);
 
 }  // namespace ringside::collectives

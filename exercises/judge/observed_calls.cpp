@@ -124,15 +124,9 @@ class ObservedBackend final : public Backend {
   int rank() const override { return backend_->rank(); }
   int size() const override { return backend_->size(); }
   std::string name() const override { return backend_->name(); }
-  void run(const Call& call, const void* input, void* output) override {
+  void run(const Call& call, const void* input, void* output, const BlockBegins& begins) override {
     observer_->before(call, input, output);
-    backend_->run(call, input, output);
-    observer_->after(call);
-  }
-  void run_unequal(const Call& call, const void* input, void* output,
-                   const BlockBegins& begins) override {
-    observer_->before(call, input, output);
-    backend_->run_unequal(call, input, output, begins);
+    backend_->run(call, input, output, begins);
     observer_->after(call);
   }
   void abort(const std::string& cause) noexcept override { backend_->abort(cause); }

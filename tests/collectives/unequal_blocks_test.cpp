@@ -46,6 +46,18 @@ std::size_t length_between(int from, int to, std::size_t scale) {
   return (from + 2 * to) % 3 == 0 ? 0 : scale * (1 + from * 3 + to);
 }
 
+// A backend like those of libraries.
+class OnlyEqual final : public Backend {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string name() const override { return "library"; }
+  void abort(const std::string&) noexcept override {}
+  void run(const Call& call, const void*, void*, const BlockBegins&) override {
+    require_equal_blocks(call);
+  }
+};
+
 // Over every transport, with both executors.
 void with_both_executors(const Body& body) {
   testing::Sample sample;
@@ -95,6 +107,17 @@ TEST_CASE("all_gather and reduce_scatter of unequal blocks, with every algorithm
         }
       }
   });
+}
+
+TEST_CASE("a backend without unequal blocks refuses them, and no others") {
+  ProcessGroup group(std::make_unique<OnlyEqual>());
+  std::vector<float> input(3), output(3);
+  const Counts counts{3};
+  CHECK_NOTHROW(group.all_gather(std::span(input), std::span(output)));
+  CHECK_THROWS_WITH_AS(
+      group.all_gather(std::span(input), {std::span(output), counts}),
+      "the library backend has no all_gather of unequal blocks: make them equal, or use tcp or shm",
+      Error);
 }
 
 TEST_CASE("gather and scatter of unequal blocks") {

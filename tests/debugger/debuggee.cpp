@@ -5,6 +5,7 @@
 //     debuggee values    a tensor, a call and others
 //     debuggee threads   an all-reduce of 3 ranks as threads
 //     debuggee tcp       an all-reduce of 2 ranks over tcp, threads of this process
+//     debuggee rank      one rank of a job, as the environment describes it: an all-reduce
 //     debuggee ddp       a backward with buckets, on 2 ranks as threads
 //     debuggee fsdp      a forward with sharded parameters, on 2 ranks as threads
 #include <cstdio>
@@ -119,6 +120,13 @@ void tcp(const collectives::GroupOptions& options) {
   other.join();
 }
 
+void rank() {
+  auto group = collectives::ProcessGroup::from_environment();
+  std::vector<float> numbers(30, 1);
+  group.all_reduce(std::span(numbers));
+  group.finish();
+}
+
 tests::Tensor loss_of(const tests::ToyNet& net) {
   return sum(net.forward(tests::Tensor::full({3, 10}, 0.25)));
 }
@@ -160,6 +168,7 @@ int main(int count, char** arguments) {
   if (what == "values") values();
   if (what == "threads") threads(options);
   if (what == "tcp") tcp(options);
+  if (what == "rank") rank();
   if (what == "ddp") ddp_backward(options);
   if (what == "fsdp") fsdp_forward(options);
   return what.empty() ? 1 : 0;

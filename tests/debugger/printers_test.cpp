@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ports/reserved_port.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
@@ -35,17 +36,21 @@ bool can_debug() {
   return can;
 }
 
-// Runs `debuggee MODE` under gdb with these commands; returns what gdb prints.
-std::string gdb(const std::string& mode, const std::vector<std::string>& commands,
-                const std::vector<std::string>& before = {
-                    "add-auto-load-safe-path " RINGSIDE_SOURCE_DIR}) {
-  std::vector<std::string> line{"gdb", "-nx", "-q", "-batch"};
+// Runs `debuggee MODE` under gdb with these commands; returns what gdb prints. `started_by` is a
+// program that gets the command line of gdb.
+std::string gdb(
+    const std::string& mode, const std::vector<std::string>& commands,
+    const std::vector<std::string>& before = {"add-auto-load-safe-path " RINGSIDE_SOURCE_DIR},
+    const std::vector<std::string>& started_by = {}, testing::Variables variables = {}) {
+  std::vector<std::string> line = started_by;
+  line.insert(line.end(), {"gdb", "-nx", "-q", "-batch"});
   for (const std::string& command : before) line.insert(line.end(), {"-iex", command});
   for (const char* command : {"set width 0", "set style enabled off", "set breakpoint pending off"})
     line.insert(line.end(), {"-ex", command});
   for (const std::string& command : commands) line.insert(line.end(), {"-ex", command});
   line.insert(line.end(), {"--args", RINGSIDE_DEBUGGEE, mode});
-  const auto outcome = run_program(line, {{"ASAN_OPTIONS", "detect_leaks=0"}}, Seconds(100));
+  variables["ASAN_OPTIONS"] = "detect_leaks=0";
+  const auto outcome = run_program(line, variables, Seconds(100));
   INFO(outcome.err);
   CHECK_FALSE(contains(outcome.err, "Traceback"));
   CHECK_FALSE(contains(outcome.err, "Error occurred in Python"));
@@ -149,10 +154,30 @@ TEST_CASE("ring tells whom a rank waits for") {
                       "[0-2]: sends chunk")));
 }
 
+TEST_CASE("in a job of two processes a breakpoint in the executor stops first in the user's call") {
+  if (!can_debug()) return;
+  for (const char* backend : {"tcp", "shm"}) {
+    CAPTURE(backend);
+    const ReservedPort port;
+    const std::string out =
+        gdb("rank", {"break SimpleExecutor::run", "run", "backtrace 4", "print task.sequence"}, {},
+            {"sh", "-c", "RANK=1 \"$0\" rank & RANK=0 \"$@\"; wait", RINGSIDE_DEBUGGEE},
+            {{"WORLD_SIZE", "2"},
+             {"MASTER_PORT", std::to_string(port.number())},
+             {"RINGSIDE_BACKEND", backend},
+             {"RINGSIDE_EXECUTOR", "simple"}});
+    CAPTURE(out);
+    CHECK(std::regex_search(out, std::regex("\n#0 [^\n]*SimpleExecutor::run[^\n]*\n#1 [^\n]*"
+                                            "ScheduleBackend::run[^\n]*\n#2 [^\n]*CallQueue::run"
+                                            "[^\n]*\n#3 [^\n]*ProcessGroup::all_reduce")));
+    CHECK(contains(out, "$1 = 1\n"));
+  }
+}
+
 TEST_CASE("an all-reduce over tcp is nine frames from the call to sendmsg, as debugging.md shows") {
   if (!can_debug()) return;
-  const std::string out = gdb("tcp", {"tbreak ProcessGroup::all_reduce", "run", "break sendmsg",
-                                      "continue", "backtrace 9"});
+  const std::string out =
+      gdb("tcp", {"tbreak SimpleExecutor::run", "run", "break sendmsg", "continue", "backtrace 9"});
   std::istringstream page(read_file(RINGSIDE_SOURCE_DIR "/docs/debugging.md"));
   const std::regex frame("    #([0-9])  (?:ringside::collectives::)?([A-Za-z_:]+) \\(.*");
   std::smatch found;

@@ -94,7 +94,7 @@ std::optional<ProcessGroup> Membership::join(std::int64_t steps) {
                                                      if (somebody_waits())
                                                        fail("a member of {} is lost", name);
                                                    }),
-                                options, 1);
+                                options);
     } catch (const Error&) {  // a member has died meanwhile: the launcher forms another generation
       if (attempt == most_attempts) throw;
     }

@@ -21,6 +21,7 @@
 #include "cli/options/rank_options.hpp"
 #include "cli/options/strategy_name.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/process_group.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "training/elastic/membership.hpp"
@@ -69,6 +70,7 @@ std::vector<std::string> command_again(const TrainArguments& args) {
 }
 
 void train(const TrainArguments& args) {
+  collectives::load_algorithms();
   TrainingPlan plan;
   RanksOption ranks_option = args.ranks;
   if (args.mesh)

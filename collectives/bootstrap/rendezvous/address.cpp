@@ -1,6 +1,9 @@
 #include "collectives/bootstrap/rendezvous/address.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -13,11 +16,14 @@ namespace ringside::collectives {
 namespace ip = boost::asio::ip;
 using ip::tcp;
 
-Address address_of(const tcp::endpoint& endpoint) {
+Address address_of(const tcp::endpoint& endpoint, std::uint32_t costs) {
   Address address;
   const RankLocation here = location_of_this_process();
   address.proc_domain = here.proc_domain;
-  address.process = here.process;
+  address.process = static_cast<std::int32_t>(here.process);
+  address.cores = static_cast<std::uint16_t>(std::clamp<unsigned>(
+      std::thread::hardware_concurrency(), 1, std::numeric_limits<std::uint16_t>::max()));
+  address.costs = costs;
   set_host(address, endpoint.address());
   address.port = endpoint.port();
   return address;

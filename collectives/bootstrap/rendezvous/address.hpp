@@ -1,4 +1,4 @@
-// Where a rank listens.
+// Where a rank listens, and what all ranks must know of its host.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,17 @@ namespace ringside::collectives {
 
 // Part of the handshake's wire format.
 struct Address {
-  char text[46] = {};  // numeric, IPv4 or IPv6
+  char text[44] = {};  // numeric, IPv4 or IPv6
   std::uint16_t port = 0;
-  // RankLocation::proc_domain and process: ranks with the same domain can share memory.
+  std::uint16_t cores = 0;  // of its host
+  std::uint32_t costs = 0;  // RankInfo::costs
+  // RankLocation::process and proc_domain: ranks with the same domain can share memory.
+  std::int32_t process = 0;
   std::uint64_t proc_domain = 0;
-  std::int64_t process = 0;
 };
 
-Address address_of(const boost::asio::ip::tcp::endpoint& endpoint);  // on this host
+// Of a rank of this host; `costs` is RankInfo::costs.
+Address address_of(const boost::asio::ip::tcp::endpoint& endpoint, std::uint32_t costs = 0);
 
 // An IPv4 address in the form that a socket of IPv6 has for it, ::ffff:10.0.0.1, as 10.0.0.1.
 boost::asio::ip::address unmapped(const boost::asio::ip::address& address);

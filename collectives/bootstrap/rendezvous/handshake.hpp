@@ -36,7 +36,7 @@ struct Handshake {
   // What the connection is for: to join the job at rank 0, or for messages between two ranks.
   enum Purpose : std::uint16_t { join = 1, data, control };
   static constexpr std::uint32_t expected_magic = 0x4a474e52;  // "RNGJ"
-  static constexpr std::uint16_t our_version = 5;
+  static constexpr std::uint16_t our_version = 6;
   std::uint32_t magic = expected_magic;
   std::uint16_t version = our_version;
   std::uint16_t purpose = join;

@@ -1,6 +1,7 @@
 #include "collectives/bootstrap/rendezvous/mesh.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <fcntl.h>
 
@@ -33,6 +34,19 @@ bool Mesh::on_one_host() const {
   });
 }
 
+bool Mesh::have_equal_costs() const {
+  return std::all_of(addresses.begin(), addresses.end(),
+                     [&](const Address& each) { return each.costs == addresses.front().costs; });
+}
+
+int Mesh::cores() const {
+  std::set<std::uint64_t> hosts;
+  int cores = 0;
+  for (const Address& each : addresses)
+    if (hosts.insert(each.proc_domain).second) cores += each.cores;
+  return cores;
+}
+
 MeshBuilder::MeshBuilder(const RankInfo& rank_info, std::unique_ptr<asio::io_context> io,
                          RankNames names)
     : rank_info_(rank_info) {
@@ -62,7 +76,7 @@ void MeshBuilder::listen_with(const FileDescriptor& listening) {
 }
 
 void MeshBuilder::accept_from(tcp::acceptor acceptor) {
-  addresses()[rank_info_.rank] = address_of(acceptor.local_endpoint());
+  addresses()[rank_info_.rank] = address_of(acceptor.local_endpoint(), rank_info_.costs);
   acceptors_.push_back(
       std::make_unique<Acceptor>(std::move(acceptor), rank_info_.job_key, who(),
                                  [this](const Handshake& handshake, tcp::socket socket) {

@@ -34,6 +34,8 @@ struct Mesh {
   RankNames names;  // in sentences
 
   bool on_one_host() const;
+  bool have_equal_costs() const;  // Address::costs
+  int cores() const;              // of all hosts together
 };
 
 // Makes one rank's connections: it connects to each rank below it, and accepts from each above.

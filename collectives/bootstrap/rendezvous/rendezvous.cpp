@@ -63,7 +63,7 @@ Mesh connect_mesh(const RankInfo& rank_info) {
   return with_errors_in_words(fmt::format("rank {}", rank_info.rank), [&] {
     MeshBuilder builder(rank_info, std::make_unique<asio::io_context>());
     if (rank_info.size == 1) {
-      builder.addresses()[0] = address_of({asio::ip::address_v4::loopback(), 0});
+      builder.addresses()[0] = address_of({asio::ip::address_v4::loopback(), 0}, rank_info.costs);
       return builder.take();
     }
     const auto masters = resolve_master(rank_info, builder.io());
@@ -77,7 +77,7 @@ Listener::Listener(const Address& other) : io_(std::make_unique<asio::io_context
   const tcp::endpoint any_port(endpoint_of(other).address(), 0);
   const std::string who = "a rank of a sub-group";
   with_errors_in_words(who, [&] { acceptor_.emplace(listen_at(*io_, any_port, who, 0)); });
-  address_ = address_of(acceptor_->local_endpoint());
+  address_ = address_of(acceptor_->local_endpoint(), other.costs);
 }
 
 Mesh Listener::connect_mesh(const RankInfo& rank_info, std::vector<Address> addresses,

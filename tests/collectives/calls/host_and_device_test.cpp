@@ -28,10 +28,10 @@ class Witness final : public Backend {
   Traffic traffic() const override { return backend_->traffic(); }
   void abort(const std::string& cause) noexcept override { backend_->abort(cause); }
   void interrupt(const std::string& cause) noexcept override { backend_->interrupt(cause); }
-  void run(const Call& call, const void* input, void* output) override {
+  void run(const Call& call, const void* input, void* output, const BlockBegins& begins) override {
     require(!is_broken_, "the device is broken");
     seen_.push_back(call.collective);
-    backend_->run(call, input, output);
+    backend_->run(call, input, output, begins);
   }
 
  private:

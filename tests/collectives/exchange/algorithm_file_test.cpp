@@ -1,5 +1,6 @@
 #include "collectives/exchange/algorithm_file.hpp"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -7,6 +8,7 @@
 #include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/verify.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
+#include "tests/collectives/exchange/forced.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -178,7 +180,7 @@ TEST_CASE(
   for (const int size : {2, 3, 4}) {
     const File file("run.json", object_of(Collective::all_reduce, "halving_doubling", size));
     GroupOptions options;
-    options.algorithms = AlgorithmSelection(std::string(file));
+    options.algorithms = forced(file);
     on_every_transport(
         size,
         [&](ProcessGroup& group) {
@@ -198,10 +200,72 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a file that is not loaded is refused with the name of the call, and a wrong one never") {
+  const File file("later.json", object_of(Collective::all_reduce, "ring", 3));
+  const std::string path = file;
+  for (const std::string& list : {path, "all_reduce=" + path, "broadcast=chain," + path})
+    CHECK_THROWS_WITH_AS(
+        AlgorithmSelection{list},
+        fmt::format("the algorithm {} is not loaded: the program must call "
+                    "collectives::load_algorithms() (collectives/exchange/algorithm_file.hpp) "
+                    "before it makes a group",
+                    path)
+            .c_str(),
+        Error);
+  load_algorithm(path);  // which proves nothing
+  CHECK_THROWS_AS(AlgorithmSelection{path}, Error);
+  load_algorithms("broadcast=chain,all_reduce=" + path);
+  CHECK(AlgorithmSelection(path).choose(Collective::all_reduce, 1, DataType::fp32, 3).name ==
+        file.name());
+  CHECK_THROWS_WITH_AS(AlgorithmSelection("reduce=" + path),
+                       (path + " is an algorithm for all_reduce, not for reduce").c_str(), Error);
+
+  auto schedules = make_schedules(find_algorithm(Collective::all_reduce, "ring"), 3);
+  schedules[1].steps[3].receive->action = Action::add;
+  const File wrong("wrong.json", object_of(Collective::all_reduce, schedules));
+  CHECK_THROWS_AS(load_algorithms(wrong), Error);
+  CHECK_THROWS_AS(AlgorithmSelection{std::string(wrong)}, Error);
+}
+
+TEST_CASE("load_algorithms() loads what RINGSIDE_ALGORITHM names") {
+  load_algorithms();  // nothing
+  const File file("of_environment.json", object_of(Collective::all_reduce, "ring", 3));
+  const std::string list = "broadcast=chain," + std::string(file);
+  ::setenv("RINGSIDE_ALGORITHM", list.c_str(), 1);
+  load_algorithms();
+  const GroupOptions options = group_options_from_environment();
+  ::unsetenv("RINGSIDE_ALGORITHM");
+  CHECK(options.algorithms.choose(Collective::all_reduce, 1, DataType::fp32, 3).name ==
+        file.name());
+}
+
+TEST_CASE("a rank makes its own schedule alone, once for all calls of a kind") {
+  std::atomic<int> made = 0;
+  const Algorithm& ring = find_algorithm(Collective::all_reduce, "ring");
+  Algorithm counted{.collective = Collective::all_reduce, .name = "counted.ring", .make = {}};
+  counted.make = [&](int size, int rank, int root) {
+    ++made;
+    return ring.make(size, rank, root);
+  };
+  set_algorithm_of_file("counted.ring", add_algorithm(counted, 4711));
+  GroupOptions options;
+  options.algorithms = AlgorithmSelection("counted.ring");
+  run_threads(
+      4,
+      [](ProcessGroup& group) {
+        std::vector<int> x(10, 1);
+        group.all_reduce(std::span(x));
+        group.all_reduce(std::span(x));
+        require(x == std::vector<int>(10, 16), "wrong sum");
+      },
+      options);
+  CHECK(made == 4);
+}
+
 TEST_CASE("a job of another size than its file is refused") {
   const File file("four.json", object_of(Collective::all_reduce, "ring", 4));
   GroupOptions options;
-  options.algorithms = AlgorithmSelection("all_reduce=" + std::string(file));
+  options.algorithms = forced("all_reduce=" + std::string(file));
   for (const std::string& text : run_tcp(
            2, [](ProcessGroup&) {}, options))
     CHECK(contains(text,
@@ -213,7 +277,7 @@ TEST_CASE(
   for (const int size : {2, 3, 4}) {
     const File file("blocks.json", object_of(Collective::all_gather, two_way_all_gather(size)));
     GroupOptions options;
-    options.algorithms = AlgorithmSelection(std::string(file));
+    options.algorithms = forced(file);
     on_every_transport(
         size,
         [&](ProcessGroup& group) {

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/proof/bounds.hpp"
 #include "collectives/proof/verify.hpp"
+#include "tests/collectives/exchange/forced.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -102,7 +102,7 @@ TEST_CASE("what a GPU forwards from scratch memory it has received and kept") {
     CHECK(within == 2);
   }
   GroupOptions options;
-  options.algorithms = AlgorithmSelection((files / "two_level_all_gather_4.xml").string());
+  options.algorithms = forced((files / "two_level_all_gather_4.xml").string());
   on_every_transport(
       4,
       [](ProcessGroup& group) {
@@ -120,8 +120,7 @@ TEST_CASE("what a GPU forwards from scratch memory it has received and kept") {
 TEST_CASE("an algorithm of MSCCL runs over every transport") {
   for (const int size : {2, 3, 4}) {
     GroupOptions options;
-    options.algorithms =
-        AlgorithmSelection((files / fmt::format("ring_all_reduce_{}.xml", size)).string());
+    options.algorithms = forced((files / fmt::format("ring_all_reduce_{}.xml", size)).string());
     on_every_transport(
         size,
         [&](ProcessGroup& group) {
@@ -134,8 +133,8 @@ TEST_CASE("an algorithm of MSCCL runs over every transport") {
         options);
   }
   GroupOptions options;
-  options.algorithms = AlgorithmSelection((files / "direct_all_gather_3.xml").string() + "," +
-                                          (files / "one_shot_all_reduce_3.xml").string());
+  options.algorithms = forced((files / "direct_all_gather_3.xml").string() + "," +
+                              (files / "one_shot_all_reduce_3.xml").string());
   on_every_transport(
       3,
       [&](ProcessGroup& group) {

@@ -2,6 +2,7 @@
 #include "collectives/selection/algorithm_selection.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "collectives/bootstrap/connect.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "tests/collectives/worlds.hpp"
 
@@ -148,54 +150,6 @@ TEST_CASE("costlier messages move the change of the selection to larger buffers"
   CHECK(turning_point(1e5) < turning_point(1e7));
 }
 
-namespace {
-
-// A machine on which the ring takes 100 times as long as by the model.
-MachineCosts with_slow_ring(int ranks) {
-  MachineCosts costs = network(1);
-  Correction& slow = costs.corrections.emplace_back();
-  slow.algorithm = number_of(find_algorithm(Collective::all_reduce, "ring"));
-  slow.ranks = static_cast<std::uint64_t>(ranks);
-  std::fill(std::begin(slow.factors), std::end(slow.factors), 100);
-  return costs;
-}
-
-}  // namespace
-
-TEST_CASE("an algorithm is not selected where it was measured to be slower than by the model") {
-  const auto name = [](const MachineCosts& costs, int ranks) {
-    return by(costs).choose(Collective::all_reduce, 10'000'000, DataType::fp32, ranks).name;
-  };
-  CHECK(name(network(1), 4) == "ring");
-  CHECK(name(with_slow_ring(4), 4) != "ring");
-  CHECK(name(with_slow_ring(4), 3) == "ring");
-}
-
-TEST_CASE("all ranks select by the corrections of rank 0") {
-  for (const char* transport : {"tcp", "shm"})
-    for (const int size : {2, 3, 4}) {
-      CAPTURE(transport);
-      CAPTURE(size);
-      const auto port = free_port();
-      std::vector<std::string> names(static_cast<std::size_t>(size));
-      const auto outcomes = on_threads(size, [&](int rank) {
-        GroupOptions options;
-        options.algorithms = by(rank == 0 ? with_slow_ring(size) : network(1));
-        ProcessGroup group = ProcessGroup::over(transport, rank_info_of(rank, size, port), options);
-        std::vector<float> values(100'000, static_cast<float>(rank + 1));
-        group.all_reduce(std::span(values));
-        CHECK(values[99'999] == static_cast<float>(size * (size + 1) / 2));
-        names[static_cast<std::size_t>(rank)] =
-            group.algorithm_for(Collective::all_reduce, values.size(), DataType::fp32).name;
-      });
-      for (const auto& outcome : outcomes) CHECK(outcome == "");
-      for (const auto& name : names) {
-        CHECK(name != "ring");
-        CHECK(name == names[0]);
-      }
-    }
-}
-
 TEST_CASE("an all-to-all takes few messages for short blocks, and direct ones for unequal blocks") {
   MachineCosts costs = network(1e4);
   costs.common.overhead = costs.common.alpha;  // else all direct messages are on their way at once
@@ -234,29 +188,69 @@ TEST_CASE("calls with the same number of bytes select the same algorithm, whatev
   }
 }
 
-TEST_CASE("ranks with different calibrations select alike because all use rank 0's") {
-  // On rank 0 a message costs as much as one byte, on the others as much as a gigabyte.
-  const auto choose = [](ProcessGroup& group) {
-    const auto name = group.algorithm_for(Collective::all_reduce, 30000, DataType::fp32).name;
-    require(name == "ring", "rank {} chose {}", group.rank(), name);
+namespace {
+
+// The algorithm that each rank selects for 30,000 elements over a transport, which then adds them
+// up.
+std::vector<std::string> selected_over(const std::string& transport, int size,
+                                       const std::function<Calibration(int rank)>& calibration_of) {
+  const auto port = free_port();
+  std::vector<std::string> names(static_cast<std::size_t>(size));
+  const auto outcomes = on_threads(size, [&](int rank) {
+    const RankInfo rank_info = rank_info_of(rank, size, port);
+    ProcessGroup group =
+        ProcessGroup::over(transport == "tcp" ? connect_tcp(rank_info, calibration_of(rank))
+                                              : connect_shm(rank_info, {}, calibration_of(rank)),
+                           {});
+    names[static_cast<std::size_t>(rank)] =
+        group.algorithm_for(Collective::all_reduce, 30000, DataType::fp32).name;
     std::vector<float> x(30000, 1.0f);
     group.all_reduce(std::span(x));
-    require(x[29999] == static_cast<float>(group.size()), "the sum is {}", x[29999]);
-  };
-  for (const char* backend : {"tcp", "shm"})
+    require(x[29999] == static_cast<float>(size), "the sum is {}", x[29999]);
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
+  return names;
+}
+
+// A machine where a message costs as much as so many bytes, over any transport.
+Calibration measured(double bytes_per_message) {
+  return {.costs = {{"tcp", network(bytes_per_message)}, {"shm", network(bytes_per_message)}},
+          .fault = ""};
+}
+
+}  // namespace
+
+TEST_CASE("ranks select alike: by what they have measured, or built-in costs where that differs") {
+  for (const std::string transport : {"tcp", "shm"})
     for (const int size : {2, 3, 4}) {
-      const auto port = free_port();
-      const auto outcomes = on_threads(size, [&](int rank) {
-        GroupOptions options;
-        options.algorithms = by(network(rank == 0 ? 1.0 : 1e9));
-        ProcessGroup group = ProcessGroup::over(backend, rank_info_of(rank, size, port), options);
-        choose(group);
-      });
-      for (const auto& outcome : outcomes) CHECK(outcome == "");
+      CAPTURE(transport);
+      CAPTURE(size);
+      const auto built_in = selected_over(transport, size, [](int) { return Calibration(); });
+      for (const double bytes_per_message : {1.0, 1e9}) {
+        const auto all =
+            selected_over(transport, size, [&](int) { return measured(bytes_per_message); });
+        MachineCosts costs = network(bytes_per_message);
+        costs.common.announced_bytes = built_in_costs(transport).common.announced_bytes;
+        costs.common.slice_bytes = built_in_costs(transport).common.slice_bytes;
+        costs.common.cores = built_in_costs(transport).common.cores;
+        CHECK(all ==
+              std::vector<std::string>(
+                  static_cast<std::size_t>(size),
+                  std::string(
+                      by(costs).choose(Collective::all_reduce, 30000, DataType::fp32, size).name)));
+      }
+      // On one rank a message costs as much as a byte, on the others as much as a gigabyte.
+      for (const int odd : {0, size - 1})
+        CHECK(selected_over(transport, size, [&](int rank) {
+                return measured(rank == odd ? 1.0 : 1e9);
+              }) == built_in);
+      CHECK(selected_over(transport, size, [&](int rank) {
+              return rank == 0 ? measured(1e9) : Calibration();
+            }) == built_in);
     }
 }
 
-TEST_CASE("the messages by which a new group agrees on costs do not count in its figures") {
+TEST_CASE("a new group has made no call: the first is that of its user") {
   GroupOptions options;
   options.algorithms = AlgorithmSelection("all_reduce=ring");
   for (const auto& outcome : run_tcp(

@@ -307,7 +307,7 @@ TEST_CASE("ranks behind a link name a rank that has left") {
 
 TEST_CASE("the algorithm is chosen for the link") {
   const MachineCosts costs = costs_here("shm");
-  const MachineCosts slowed = costs_here("shm", parse_link("1Gbps,50us"));
+  const MachineCosts slowed = behind_link(costs, parse_link("1Gbps,50us"));
   CHECK(slowed.common.alpha == doctest::Approx(costs.common.alpha + 50e-6));
   CHECK(slowed.at(1'000'000).beta == doctest::Approx(costs.at(1'000'000).beta + 8e-9));
   AlgorithmSelection selection;
