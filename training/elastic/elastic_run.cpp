@@ -13,7 +13,7 @@
 
 #include "base/text/words.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
-#include "parallel/tensor_collectives.hpp"
+#include "ddp/tensor_collectives.hpp"
 #include "training/interrupt.hpp"
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
@@ -94,7 +94,7 @@ void ElasticRun::share_state(ParallelStrategy& strategy, ProcessGroup& group, bo
   group.all_reduce(std::span(lacks_state), ReduceOp::max, "ranks without the state");
   if (lacks_state[0] == 0) return;
   for (const auto& [name, tensor] : trainer_.optimizer().state())
-    parallel::broadcast(tensor, 0, group, name);
+    ddp::broadcast(tensor, 0, group, name);
 }
 
 // Whether the run has come to its end, and not to another generation. A signal, unlike a rank that
