@@ -5,11 +5,11 @@
 #include <thread>
 #include <utility>
 
+#include "bench/measured_costs.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/table.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
-#include "collectives/selection/measured_costs.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -89,7 +89,7 @@ CostTable costs_from_rows(const BenchOptions& options, const Json& rows,
     const auto seconds = [&](int ranks, const char* algorithm, std::uint64_t bytes) {
       return seconds_of(rows, backend, ranks, algorithm, bytes);
     };
-    collectives::CalibrationTimes times;
+    CalibrationTimes times;
     times.ranks = options.ranks.back();
     times.pair_few = seconds(2, "ring", few);
     times.ring_few = seconds(times.ranks, "ring", few);
@@ -98,7 +98,7 @@ CostTable costs_from_rows(const BenchOptions& options, const Json& rows,
       times.pair_many[i] = seconds(2, "ring", MachineCosts::lengths[i]);
       times.ring_many[i] = seconds(times.ranks, "ring", MachineCosts::lengths[i]);
     }
-    MachineCosts costs = collectives::solve_costs(times, cores_here());
+    MachineCosts costs = solve_costs(times, cores_here());
     for (std::size_t i = 0; i < lengths; ++i) costs.per_byte[i].gamma = adding[i];
     const CostParameters built_in = collectives::built_in_costs(backend).common;
     costs.common.slice_bytes = built_in.slice_bytes;

@@ -1,5 +1,5 @@
 // `ringside bench --calibrate`: measures the calls from which the costs of messages and sums on
-// this machine follow (collectives/selection/measured_costs.hpp), and reports the costs.
+// this machine follow (measured_costs.hpp), and reports the costs.
 #pragma once
 
 #include <array>

@@ -16,6 +16,7 @@
 #include "base/text/words.hpp"
 #include "bench/calibrate.hpp"
 #include "bench/machine_file.hpp"
+#include "bench/measured_costs.hpp"
 #include "bench/report.hpp"
 #include "bench/run.hpp"
 #include "cli/options/command.hpp"
@@ -27,7 +28,6 @@
 #include "collectives/run_threads.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/selection/calibration_file.hpp"
-#include "collectives/selection/measured_costs.hpp"
 #include "collectives/transport/link.hpp"
 #include "training/product_calibration.hpp"
 
@@ -154,7 +154,7 @@ void write_machine(const std::string& path, const collectives::CostTable& costs)
 }
 
 void finish_calibration(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
-  const auto costs = costs_from_rows(options, rows, collectives::measure_adding());
+  const auto costs = costs_from_rows(options, rows, measure_adding());
   collectives::keep_calibration(costs);
   const std::vector<training::ProductSpeed> products = training::measure_products();
   training::keep_products(products);

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "cli/pictures/player/cost_lines.hpp"
 #include "cli/pictures/schedule/step_table.hpp"
 #include "collectives/proof/disagreements.hpp"
 #include "collectives/proof/lockstep.hpp"
-#include "collectives/selection/cost_lines.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 
 namespace ringside::cli {

@@ -16,9 +16,10 @@
 #include <fmt/format.h>
 
 #include "base/read_file.hpp"
+#include "cli/pictures/player/cost_lines.hpp"
 #include "cli/pictures/player/player_data.hpp"
 #include "cli/pictures/player/player_page.hpp"
-#include "collectives/selection/cost_lines.hpp"
+#include "collectives/selection/cost_model.hpp"
 #include "tests/cli/browser.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"

@@ -13,6 +13,19 @@ using namespace ringside;
 using namespace ringside::collectives;
 using namespace ringside::tests;
 
+TEST_CASE("a mesh knows the cores of all hosts, and whether its ranks have measured alike") {
+  Mesh mesh;
+  for (const std::uint64_t host : {7, 7, 9})
+    mesh.addresses.push_back({.cores = host == 7 ? std::uint16_t{16} : std::uint16_t{4},
+                              .costs = 1,
+                              .process = 1,
+                              .proc_domain = host});
+  CHECK(mesh.cores() == 20);
+  CHECK(mesh.have_equal_costs());
+  mesh.addresses[1].costs = 2;
+  CHECK_FALSE(mesh.have_equal_costs());
+}
+
 TEST_CASE("many ranks connect whatever the order in which they start") {
   const auto outcomes = [] {
     const auto port = free_port();

@@ -1,4 +1,4 @@
-#include "collectives/selection/measured_costs.hpp"
+#include "bench/measured_costs.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -6,16 +6,18 @@
 #include "base/clock.hpp"
 #include "collectives/execution/reduce.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
 namespace {
 
-constexpr std::size_t lengths = std::size(MachineCosts::lengths);
+using collectives::CostParameters;
+using collectives::MachineCosts;
 
 // Seconds per byte to add two buffers of `bytes` bytes, repeatedly: the best of several tries.
 double seconds_per_byte_added(std::size_t bytes) {
   std::vector<float> ours(bytes / sizeof(float), 1.0f), theirs(ours);
   const auto add = [&] {
-    combine(DataType::fp32, ReduceOp::sum, ours.data(), ours.data(), theirs.data(), ours.size());
+    collectives::combine(collectives::DataType::fp32, collectives::ReduceOp::sum, ours.data(),
+                         ours.data(), theirs.data(), ours.size());
   };
   const int repeat = std::max(1, static_cast<int>((16u << 20) / bytes));
   double best = 1;
@@ -43,7 +45,7 @@ MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
                by_rank = (times.direct_few - common.alpha) / (p - 2);
   common.overhead = std::min({by_cores, std::max(by_rank, by_cores / 10), common.alpha});
   common.turn = crowd > 0 ? std::max(0.0, times.ring_few / links - common.alpha) / crowd : 0;
-  for (std::size_t i = 0; i < lengths; ++i) {
+  for (std::size_t i = 0; i < std::size(MachineCosts::lengths); ++i) {
     const double buffer = static_cast<double>(MachineCosts::lengths[i]);
     costs.per_byte[i].beta = std::max(0.0, times.pair_many[i] - times.pair_few) / (buffer / 2);
     costs.per_byte[i].copy =
@@ -54,9 +56,9 @@ MachineCosts solve_costs(const CalibrationTimes& times, int cores) {
 
 std::array<double, 3> measure_adding() {
   std::array<double, 3> seconds{};
-  for (std::size_t i = 0; i < lengths; ++i)
+  for (std::size_t i = 0; i < std::size(MachineCosts::lengths); ++i)
     seconds[i] = seconds_per_byte_added(MachineCosts::lengths[i]);
   return seconds;
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

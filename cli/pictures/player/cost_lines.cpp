@@ -1,4 +1,4 @@
-#include "collectives/selection/cost_lines.hpp"
+#include "cli/pictures/player/cost_lines.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,11 +6,14 @@
 
 #include "base/error.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
+
+using namespace collectives;
+
 namespace {
 
 // Seconds for alpha = 1 and beta = ratio: convex in the ratio, and made of straight pieces.
-using Seconds = std::function<double(double ratio)>;
+using SecondsByRatio = std::function<double(double ratio)>;
 
 bool agree(double a, double b, double accuracy) {
   return std::abs(a - b) <= accuracy * std::max(std::abs(a), std::abs(b));
@@ -18,7 +21,7 @@ bool agree(double a, double b, double accuracy) {
 
 // The line that is the longest just below `ratio`. Its slope is a whole number of bytes and its
 // height a whole number of half messages, so both are found exactly.
-CostLine line_at(const Seconds& seconds, double ratio) {
+CostLine line_at(const SecondsByRatio& seconds, double ratio) {
   const double here = seconds(ratio);
   for (double distance = ratio / 2; distance > ratio * 1e-8; distance /= 16) {
     CostLine line;
@@ -33,7 +36,7 @@ CostLine line_at(const Seconds& seconds, double ratio) {
 }
 
 // Adds the lines between `flat` and `steep`, which are the longest to the left and to the right.
-void add_between(const Seconds& seconds, const CostLine& flat, const CostLine& steep,
+void add_between(const SecondsByRatio& seconds, const CostLine& flat, const CostLine& steep,
                  std::vector<CostLine>& lines) {
   if (steep.bytes <= flat.bytes) return;
   const double crossing = (flat.messages - steep.messages) / (steep.bytes - flat.bytes);
@@ -54,7 +57,7 @@ CostParameters alpha_beta_costs(double alpha, double beta, std::uint64_t slice_b
 
 std::vector<CostLine> cost_lines(const std::vector<Schedule>& schedules, const Chunks& chunks,
                                  std::uint64_t slice_bytes) {
-  const Seconds seconds = [&](double ratio) {
+  const SecondsByRatio seconds = [&](double ratio) {
     return cost_of(schedules, chunks, 1, alpha_beta_costs(1, ratio, slice_bytes)).seconds;
   };
   const CostLine flat = line_at(seconds, lowest_ratio), steep = line_at(seconds, highest_ratio);
@@ -65,4 +68,4 @@ std::vector<CostLine> cost_lines(const std::vector<Schedule>& schedules, const C
   return lines;
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

@@ -22,7 +22,7 @@
 
 #include "collectives/selection/cost_model.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
 
 // Seconds of the calls above. "many" has an element for each of MachineCosts::lengths.
 struct CalibrationTimes {
@@ -35,9 +35,9 @@ struct CalibrationTimes {
 
 // Computes alpha, turn, overhead, beta and copy. None is negative, even if the times contradict
 // each other, as they may on a busy machine.
-MachineCosts solve_costs(const CalibrationTimes& times, int cores);
+collectives::MachineCosts solve_costs(const CalibrationTimes& times, int cores);
 
 // Seconds per byte to add one buffer to another, for each of MachineCosts::lengths.
 std::array<double, 3> measure_adding();
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

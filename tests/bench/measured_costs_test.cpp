@@ -1,9 +1,10 @@
 // The costs of a machine from measured calls.
-#include "collectives/selection/measured_costs.hpp"
+#include "bench/measured_costs.hpp"
 
 #include <doctest/doctest.h>
 
-using namespace ringside::collectives;
+using namespace ringside::cli;
+using ringside::collectives::MachineCosts;
 
 TEST_CASE("costs are computed from the calls that they dominate") {
   const auto about = [](double value) { return doctest::Approx(value).scale(1e-15); };
