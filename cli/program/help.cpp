@@ -10,7 +10,6 @@
 #include "cli/options/command.hpp"
 #include "cli/options/options.hpp"
 #include "cli/program/other_programs.hpp"
-#include "cli/program/program.hpp"
 #include "cli/program/reference.hpp"
 
 namespace ringside::cli {
@@ -43,7 +42,8 @@ std::string document_of(const HelpOptions& options) {
   const std::string& document = options.document;
   if (document != "man" && document != "markdown" && document != "json" && document != "words")
     return completion(document);
-  const CommandText ringside = describe(*options.ringside);
+  const bool within_a_command = document == "words" && !options.command.empty();
+  const CommandText ringside = describe(*options.ringside, !within_a_command);
   if (document == "man") return man_page(ringside);
   if (document == "markdown") return markdown_page(ringside);
   if (document == "json") return json_text(ringside);
@@ -51,14 +51,13 @@ std::string document_of(const HelpOptions& options) {
 }
 
 void help(const HelpOptions& options) {
+  const bool of_a_command = options.document.empty() || options.document == "words";
+  if (of_a_command && !options.command.empty()) become_program_with(options.command.front());
   if (!options.document.empty()) {
     fmt::print("{}", document_of(options));
     return;
   }
   if (options.command.empty()) describe_other_commands(*options.ringside);
-  if (!options.command.empty())
-    if (const std::string program = program_of(options.command.front()); !program.empty())
-      become_program(program);
   const CLI::App& command = command_named(*options.ringside, options.command);
   std::string name = command.get_name();
   for (const CLI::App* parent = command.get_parent(); parent; parent = parent->get_parent())

@@ -50,13 +50,14 @@ std::vector<CommandText> told_by(const std::string& program) {
 
 }  // namespace
 
-void become_program(const std::string& program) {
-  std::vector<std::string> command = own_command();
-  const std::string name = command.size() > 1 ? command[1] : "";
-  command.front() = folder_of_programs() / program;
-  ::execv(command.front().c_str(), exec_arguments(command).data());
-  require(errno == ENOENT, "cannot run {}: {}", command.front(), std::strerror(errno));
-  fail("`ringside {}` is a command of the program {}, which is not in {}: build it ({})", name,
+void become_program_with(std::string_view command) {
+  const std::string program = program_of(command);
+  if (program.empty()) return;
+  std::vector<std::string> line = own_command();
+  line.front() = folder_of_programs() / program;
+  ::execv(line.front().c_str(), exec_arguments(line).data());
+  require(errno == ENOENT, "cannot run {}: {}", line.front(), std::strerror(errno));
+  fail("`ringside {}` is a command of the program {}, which is not in {}: build it ({})", command,
        program, folder_of_programs().string(), how_to_build(program));
 }
 

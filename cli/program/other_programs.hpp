@@ -2,15 +2,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "cli/options/cli11_names.hpp"
 #include "cli/program/reference.hpp"
 
 namespace ringside::cli {
 
-// Replaces this process by that program, with the same arguments. Throws Error with the target to
-// build if it is not there.
-[[noreturn]] void become_program(const std::string& program);
+// If another program has this command, replaces this process by it, with the same arguments. Throws
+// Error with the target to build if that program is not there.
+void become_program_with(std::string_view command);
 
 // A command that another program has, as that program's own help tells it. Where the program is not
 // built, or does not tell it, the description says what to build.

@@ -102,7 +102,7 @@ int run(int argc, char** argv) {
   add_commands(app);
   try {
     const std::string_view first = argc == 1 ? "--help" : argv[1];
-    if (const std::string program = program_of(first); !program.empty()) become_program(program);
+    become_program_with(first);
     if (first == "--help" || first == "-h") describe_other_commands(app);
     if (argc == 1) throw CLI::CallForHelp();
     app.parse(argc, argv);

@@ -59,14 +59,14 @@ OptionText describe(const CLI::Option& option) {
 
 }  // namespace
 
-CommandText describe(const CLI::App& app) {
+CommandText describe(const CLI::App& app, bool ask) {
   CommandText text{app.get_name(), app.get_description(), app.get_footer()};
   const auto is_shown = [](const CLI::Option* option) { return !option->get_group().empty(); };
   for (const CLI::Option* option : app.get_options(is_shown))
     text.options.push_back(describe(*option));
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     const bool is_of_root = app.get_parent() == nullptr;
-    const std::string program = is_of_root ? program_of(command->get_name()) : "";
+    const std::string program = is_of_root && ask ? program_of(command->get_name()) : "";
     text.subcommands.push_back(program.empty() ? describe(*command)
                                                : command_of(program, command->get_name()));
   }

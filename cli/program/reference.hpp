@@ -35,8 +35,9 @@ struct Note {
 // A command and its name: "bench train".
 using NamedCommand = std::pair<std::string, const CommandText*>;
 
-// The program's own commands, and those that it runs other programs for (other_programs.hpp).
-CommandText describe(const CLI::App& ringside);
+// The program's own commands, and those that it runs other programs for, which it asks for them
+// (other_programs.hpp) unless `ask` is false.
+CommandText describe(const CLI::App& ringside, bool ask = true);
 
 // All commands in the order of the help, each before its subcommands.
 std::vector<NamedCommand> all_commands(const CommandText& ringside);

@@ -60,6 +60,10 @@ class Build:
                 sys.exit(f"{folder}/bin/{name} is missing: build the target {name} there, or name a build with --build")
         commands = json.loads((self.folder / "compile_commands.json").read_text())
         self.compile = {os.path.relpath(each["file"], ROOT): shlex.split(each["command"]) for each in commands}
+        self.libraries = {file: set() for file in self.compile}  # that have an object of it: a test may have one, too
+        for each in commands:
+            target = re.search(r"/CMakeFiles/([^/]+)\.dir/", each["command"])[1]
+            self.libraries[os.path.relpath(each["file"], ROOT)].add(f"lib{target}.a")
 
     def link_command(self, name):
         recipe = self.folder / FOLDERS[name] / f"CMakeFiles/{name}.dir/link.txt"  # of Makefiles
@@ -105,11 +109,8 @@ class Build:
         """The edited sources, and those of the linked libraries that include an edited header."""
         headers = [f'#include "{file}"' for file in texts if file.endswith(".hpp")]
         users = [file for file in self.compile if headers and not file.startswith(("tests/", "exercises/"))
-                 and f"lib{self.target_of(file)}.a" in map(os.path.basename, link) and (ROOT / file).exists() and any(each in (ROOT / file).read_text() for each in headers)]
+                 and self.libraries[file] & set(map(os.path.basename, link)) and (ROOT / file).exists() and any(each in (ROOT / file).read_text() for each in headers)]
         return dict.fromkeys([file for file in texts if file.endswith(".cpp")] + users)
-
-    def target_of(self, file):
-        return re.search(r"/CMakeFiles/([^/]+)\.dir/", " ".join(self.compile[file]))[1]
 
     def compile_command(self, file, work, output):
         own = work / "source" / file

@@ -22,3 +22,10 @@ TEST_CASE("a mistyped name is compared with those that exist") {
   CHECK(did_you_mean("tree", names) == "");
   CHECK(did_you_mean("", names) == "");
 }
+
+TEST_CASE("a word of a shell's command line is quoted where it needs to be") {
+  CHECK(for_shell("runs/a-1.json") == "runs/a-1.json");
+  CHECK(for_shell("") == "''");
+  CHECK(for_shell("two words") == "'two words'");
+  CHECK(for_shell("it's") == "'it'\\''s'");
+}
