@@ -1,6 +1,5 @@
 #include "planning/json_fields.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -11,19 +10,15 @@
 
 namespace ringside::planning {
 
-using Json = nlohmann::json;
 using transformer::shown;
 
 Json parse_json(const std::string& text, const std::string& what) {
   try {
-    [[maybe_unused]] const Json checked = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    fail("{} is not JSON: the error is in line {}", what, 1 + std::count(text.begin(), end, '\n'));
-  } catch (const Json::out_of_range&) {
-    fail("{} has a number that is too large for fp64", what);
+    return Json::parse(text, {.what = what, .deepest = 16, .unique_keys = true});
+  } catch (const JsonError& error) {
+    if (error.line() == 0) throw;  // a number that is too large
+    fail("{} is not JSON: the error is in line {}", what, error.line());
   }
-  return transformer::parse_strictly(text, what, 16);
 }
 
 Json read_json_file(const std::filesystem::path& path) {
@@ -38,8 +33,8 @@ JsonFields::JsonFields(const Json& object, std::string place)
 
 const Json* JsonFields::find(const char* key) {
   read_.insert(key);
-  const auto found = object_->find(key);
-  return found == object_->end() || found->is_null() ? nullptr : &*found;
+  const Json* const found = object_->find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
 }
 
 const Json& JsonFields::get(const char* key) {

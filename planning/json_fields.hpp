@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "base/json.hpp"
 
 namespace ringside::planning {
 
 // The content of a JSON file. Throws Error with the path, and the line of a syntax error.
-nlohmann::json read_json_file(const std::filesystem::path& path);
+Json read_json_file(const std::filesystem::path& path);
 
 // Parses text; `what` names it in errors.
-nlohmann::json parse_json(const std::string& text, const std::string& what);
+Json parse_json(const std::string& text, const std::string& what);
 
 // A range of numbers, and how an error names it: "a number above 0".
 struct Range {
@@ -39,7 +39,7 @@ inline constexpr Range share_or_none{.name = "from 0 to 1", .least = 0, .most = 
 class JsonFields {
  public:
   // `place` is "machine.json: " for the whole file, "machine.json: levels[1]." within it.
-  JsonFields(const nlohmann::json& object, std::string place);
+  JsonFields(const Json& object, std::string place);
 
   std::string text(const char* key, const std::optional<std::string>& if_absent = {});
   // An integer of at least 1, at most 10^9.
@@ -54,10 +54,10 @@ class JsonFields {
   void done() const;
 
  private:
-  const nlohmann::json* find(const char* key);
-  const nlohmann::json& get(const char* key);
+  const Json* find(const char* key);
+  const Json& get(const char* key);
 
-  const nlohmann::json* object_;
+  const Json* object_;
   std::string place_;
   std::set<std::string> read_;
 };

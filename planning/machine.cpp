@@ -47,8 +47,7 @@ std::vector<EfficiencyAt> read_efficiencies(JsonFields& device, const std::strin
   return rows;
 }
 
-Machine read_machine(const nlohmann::json& json, const std::string& name,
-                     const std::string& place) {
+Machine read_machine(const Json& json, const std::string& name, const std::string& place) {
   JsonFields fields(json, place);
   Machine machine;
   machine.name = name;

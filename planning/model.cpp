@@ -14,7 +14,6 @@ namespace ringside::planning {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 void read_llama(JsonFields& fields, Model& model) {
   model.vocabulary = fields.count("vocab_size");
@@ -127,8 +126,8 @@ Model read_model(const Json& json, const std::string& name, const std::string& p
 }
 
 // The table of this program, in the order of the file.
-const nlohmann::ordered_json& table() {
-  static const auto parsed = nlohmann::ordered_json::parse(embedded_models());
+const Json& table() {
+  static const auto parsed = Json::parse(embedded_models());
   return parsed;
 }
 
@@ -164,7 +163,7 @@ Model find_model(const std::string& name) {
   if (std::find(own.begin(), own.end(), name) != own.end())
     return model_from(transformer::named_config(name), name);
   if (table().contains(name))
-    return read_model(Json::parse(table().at(name).dump()), name, "models.json: " + name + ".");
+    return read_model(table().at(name), name, "models.json: " + name + ".");
   const fs::path path = fs::is_directory(name) ? fs::path(name) / "config.json" : fs::path(name);
   auto names = model_names();
   names.insert(names.end(), own.begin(), own.end());

@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json.hpp"
 #include "training/trainer.hpp"
 
 namespace ringside::training {
@@ -25,7 +24,7 @@ class MetricsFile {
   std::int64_t last_step() const { return last_step_; }  // with a row in the file, or 0
 
  private:
-  void write(const nlohmann::ordered_json& row);
+  void write(const Json& row);
 
   std::filesystem::path path_;
   std::ofstream file_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -13,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/file_descriptor.hpp"
+#include "base/read_file.hpp"
 #include "base/text/words.hpp"
 #include "bench/calibrate.hpp"
 #include "bench/machine_file.hpp"
@@ -103,7 +103,7 @@ void take_part(const BenchArguments& args, const BenchOptions& options) {
   // of the jobs before this one.
   const bool grows = !args.json.empty() && !is_stdout(args.json) && !args.calibrate;
   const bool is_first = layout.rows_file.empty() || layout.in_job.rank != 0 || !grows;
-  Json written = is_first ? Json::array() : Json::parse(std::ifstream(args.json));
+  Json written = is_first ? Json::array() : Json::parse(read_file(args.json));
   Json all = Json::array();
   std::vector<BenchRow> of_all_sizes;  // which --nccl-tests prints at the end
   const bool prints_rows = !args.calibrate && !args.nccl_tests;
@@ -134,7 +134,7 @@ Json rows_of_job(const BenchOptions& options, int ranks) {
   require(file.is_open(), "cannot make a file in memory for the figures: {}", std::strerror(errno));
   const std::string path = fmt::format("/proc/{}/fd/{}", ::getpid(), file.get());
   if (const int code = start_bench_job(options, ranks, path); code != 0) throw Exit{code};
-  return Json::parse(std::ifstream(path));
+  return Json::parse(read_file(path));
 }
 
 // This machine for `account --machine` and `simulate --topology`: shared memory joins its ranks, or

@@ -117,7 +117,7 @@ BenchResult result_of(const ZeroArguments& args, std::size_t group, const BenchR
   Json figures = steps.json(run.facts());
   for (std::size_t i = 0; i < figures.size(); ++i) {
     figures[i]["peak"] = moments[i].back();
-    figures[i]["moments"] = Json(moments[i].begin() + 1, moments[i].end() - 1);
+    figures[i]["moments"] = std::vector<Json>(moments[i].begin() + 1, moments[i].end() - 1);
   }
   return {
       fmt::format("{}\nmemory of a rank in MB\n{}one step (median of the slowest rank), and the "

@@ -75,7 +75,7 @@ void write_results(const std::vector<BenchResult>& results, const std::string& j
   for (const BenchResult& result : results) {
     fmt::print(out, "{}{}", &result == &results.front() ? "" : "\n", result.text);
     const Json rows = result.figures.is_array() ? result.figures : Json::array({result.figures});
-    all.insert(all.end(), rows.begin(), rows.end());
+    for (const Json& row : rows) all.push_back(row);
   }
   std::fflush(out);
   if (json_path.empty()) return;

@@ -8,15 +8,11 @@
 #include <iostream>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "cli/pictures/text_file.hpp"
 
 namespace ringside::cli {
-
-// Keeps its keys in the order in which they were set.
-using Json = nlohmann::ordered_json;
 
 inline bool is_stdout(const std::string& path) {
   return path == "-" || path == "/dev/stdout";

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/pictures/svg.hpp"
 #include "cli/pictures/wrap.hpp"
@@ -139,8 +138,8 @@ std::string Table::html(const std::string& caption) const {
   return text + "</tbody></table></div>\n";
 }
 
-nlohmann::ordered_json to_json(const Facts& facts) {
-  auto object = nlohmann::ordered_json::object();
+Json to_json(const Facts& facts) {
+  auto object = Json::object();
   for (const auto& [key, cell] : facts) {
     const auto set = [&, &key = key](const auto& value) {
       if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, std::monostate>)
@@ -151,8 +150,8 @@ nlohmann::ordered_json to_json(const Facts& facts) {
   return object;
 }
 
-nlohmann::ordered_json Table::json(const Facts& facts) const {
-  auto objects = nlohmann::ordered_json::array();
+Json Table::json(const Facts& facts) const {
+  auto objects = Json::array();
   for (const auto& row : rows) {
     Facts all = facts;
     for (std::size_t i = 0; i < row.size(); ++i)

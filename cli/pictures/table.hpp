@@ -23,7 +23,7 @@
 #include <variant>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include "base/json.hpp"
 
 namespace ringside::cli {
 
@@ -75,7 +75,7 @@ Column only_in_json(std::string key);
 
 // What all rows have in common: the model, the number of ranks.
 using Facts = std::vector<std::pair<std::string, Cell>>;
-nlohmann::ordered_json to_json(const Facts& facts);
+Json to_json(const Facts& facts);
 
 struct Table {
   std::vector<Column> head;
@@ -94,7 +94,7 @@ struct Table {
   std::string html(const std::string& caption) const;
 
   // An array with an object for each row: first the facts, then the cells of columns with a key.
-  nlohmann::ordered_json json(const Facts& facts = {}) const;
+  Json json(const Facts& facts = {}) const;
 };
 
 }  // namespace ringside::cli

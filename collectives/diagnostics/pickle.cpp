@@ -9,8 +9,6 @@
 namespace ringside::collectives {
 namespace {
 
-using Json = nlohmann::json;
-
 // A pickle is a program for a machine with a stack. A list comes empty onto the stack, where
 // the memo may copy it, and is filled later; so of the memo only texts and tuples are read.
 class PickleMachine {
@@ -157,7 +155,7 @@ class PickleMachine {
   Json remembered(std::uint32_t index) const {
     const auto found = memo_.find(index);
     if (found == memo_.end()) fail("its memo has no {}", index);
-    if (found->second.is_structured() && found->second.empty())
+    if ((found->second.is_array() || found->second.is_object()) && found->second.empty())
       fail("it refers to one list or dictionary twice");
     return found->second;
   }

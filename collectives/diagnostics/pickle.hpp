@@ -7,12 +7,12 @@
 
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include "base/json.hpp"
 
 namespace ringside::collectives {
 
 // A tuple is a list, and a key is a text. Throws Error that says at which byte, and what is wrong.
 // Source: the opcodes of Python's Lib/pickletools.py, protocols 2 to 4.
-nlohmann::json read_pickle(std::string_view bytes);
+Json read_pickle(std::string_view bytes);
 
 }  // namespace ringside::collectives

@@ -15,8 +15,6 @@
 namespace ringside::collectives {
 namespace {
 
-using Json = nlohmann::json;
-
 const std::regex name_of_file(R"((?:.*_)?rank_(\d{1,7})(?:\.json|\.pickle|\.pkl)?)");
 
 int rank_of(const std::filesystem::path& file) {
@@ -189,17 +187,15 @@ FlightHeader header_of(const Record& record, const Json& entry, const Groups& gr
 // The number of the last call of an entry's group that had ended.
 std::int64_t completed_of(const Record& record, const Json& entry) {
   if (!record.json.contains("pg_status")) return 0;
-  const auto status = record.json.at("pg_status").find(fmt::to_string(integer(entry.at("pg_id"))));
-  return status == record.json.at("pg_status").end()
-             ? 0
-             : integer(status->at("last_completed_collective"));
+  const Json* const status =
+      record.json.at("pg_status").find(fmt::to_string(integer(entry.at("pg_id"))));
+  return status == nullptr ? 0 : integer(status->at("last_completed_collective"));
 }
 
 std::vector<Flight> flights_of(const Record& record, const Groups& groups, int job_size) {
   std::map<std::string, Flight> flights;  // by group
   for (const Json& entry : record.json.at("entries")) {
-    if (std::string_view(entry.at("profiling_name").get_ref<const std::string&>())
-            .ends_with(":coalesced"))
+    if (entry.at("profiling_name").text().ends_with(":coalesced"))
       continue;  // the bracket around messages that have entries of their own
     const FlightHeader header = header_of(record, entry, groups, job_size);
     Flight& flight = flights[header.group];

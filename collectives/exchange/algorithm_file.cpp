@@ -15,22 +15,20 @@
 namespace ringside::collectives {
 namespace {
 
-using nlohmann::json;
-
 // The proof keeps ranks * ranks * chunks numbers: a file must not exhaust the memory.
 constexpr int most_ranks = 1024, most_chunks = 16384;
 
-CaseOfFile case_of(const json& object) {
+CaseOfFile case_of(const Json& object) {
   require(object.is_object() && object.contains("collective") && object["collective"].is_string() &&
               object.contains("schedules") && object["schedules"].is_array(),
           "expected {{\"collective\": \"all_reduce\", \"schedules\": [one for each rank]}}");
   CaseOfFile found{.collective = collective_named(object["collective"].get<std::string>()),
                    .schedules = {}};
-  if (const json root = object.value("root", json()); !root.is_null()) {
+  if (const Json root = object.value("root", Json()); !root.is_null()) {
     require(root.is_number_integer(), "the root must be the number of a rank, not {}", root.dump());
     found.root = root.get<int>();
   }
-  for (const json& schedule : object["schedules"]) {
+  for (const Json& schedule : object["schedules"]) {
     try {
       found.schedules.push_back(schedule.get<Schedule>());
     } catch (const Error& error) {
@@ -50,8 +48,8 @@ std::vector<CaseOfFile> cases_of_text(const std::string& text) {
         {.collective = algorithm.collective, .schedules = std::move(algorithm.schedules)});
     return cases;
   }
-  const json parsed = json::parse(text);
-  for (const json& object : parsed.is_array() ? parsed : json::array({parsed}))
+  const Json parsed = Json::parse(text);
+  for (const Json& object : parsed.is_array() ? parsed : Json::array({parsed}))
     cases.push_back(case_of(object));
   return cases;
 }

@@ -2,9 +2,8 @@
 
 #include <exception>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 
 namespace ringside::collectives {
@@ -38,7 +37,7 @@ Network network_of_file(const std::string& file) {
           "there is no network '{}': choose ring, line, star, full, dgx1 or a JSON file", file);
   Network network{file, 0, {}};
   try {
-    const auto json = nlohmann::json::parse(*text);
+    const auto json = Json::parse(*text);
     network.size = json.at("ranks").get<int>();
     for (const auto& link : json.at("links")) {
       require(link.is_array() && (link.size() == 2 || link.size() == 3),

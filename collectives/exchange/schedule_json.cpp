@@ -10,8 +10,9 @@
 
 #include "base/error.hpp"
 
-using namespace ringside::collectives;
-using nlohmann::json;
+namespace ringside {
+
+using namespace collectives;
 
 namespace {
 
@@ -21,47 +22,45 @@ constexpr const char* receive_keys =
     R"("from", "first", "count", "action" and perhaps "stride" and "run")";
 
 // Throws Error unless `object` has only these keys. A key that is misspelt would not be noticed.
-void require_keys(const json& object, std::initializer_list<std::string_view> keys,
+void require_keys(const Json& object, std::initializer_list<std::string_view> keys,
                   std::string_view expected) {
-  ringside::require(object.is_object(), "expected an object with {}, not {}", expected,
-                    object.dump());
+  require(object.is_object(), "expected an object with {}, not {}", expected, object.dump());
   for (const auto& [key, value] : object.items())
-    ringside::require(std::find(keys.begin(), keys.end(), key) != keys.end(),
-                      "'{}' is unknown in {}: expected {}", key, object.dump(), expected);
+    require(std::find(keys.begin(), keys.end(), key) != keys.end(),
+            "'{}' is unknown in {}: expected {}", key, object.dump(), expected);
 }
 
-int integer(const json& object, const char* key, std::string_view expected) {
+int integer(const Json& object, const char* key, std::string_view expected) {
   // Some languages write 2 as 2.0.
   const double number =
       object.contains(key) && object[key].is_number() ? object[key].get<double>() : 0.5;
-  ringside::require(number == std::floor(number) && std::abs(number) < 1e9,
-                    "{} has no integer '{}': expected {}", object.dump(), key, expected);
+  require(number == std::floor(number) && std::abs(number) < 1e9,
+          "{} has no integer '{}': expected {}", object.dump(), key, expected);
   return static_cast<int>(number);
 }
 
-ChunkRange chunks_from(const json& message, int chunks, const char* expected) {
+ChunkRange chunks_from(const Json& message, int chunks, const char* expected) {
   const int first = integer(message, "first", expected),
             count = integer(message, "count", expected);
   if (!message.contains("stride")) return {first, count};
-  ringside::require(chunks > 0, "chunks with a stride need a buffer that has chunks: {}",
-                    message.dump());
+  require(chunks > 0, "chunks with a stride need a buffer that has chunks: {}", message.dump());
   const int run = message.contains("run") ? integer(message, "run", expected) : 1;
-  ringside::require(run > 0, "a run has at least 1 chunk: {}", message.dump());
+  require(run > 0, "a run has at least 1 chunk: {}", message.dump());
   return circular(first, count, integer(message, "stride", expected), chunks, run);
 }
 
-void add_chunks(json& message, ChunkRange chunks) {
+void add_chunks(Json& message, ChunkRange chunks) {
   message["first"] = chunks.first;
   message["count"] = chunks.count;
   if (chunks.modulus > 0) message["stride"] = chunks.stride;
   if (chunks.run != 1) message["run"] = chunks.run;
 }
 
-Step step_from(const json& each, int chunks) {
+Step step_from(const Json& each, int chunks) {
   require_keys(each, {"send", "receive"}, R"("send", "receive" or both)");
   Step step;
   if (each.contains("send")) {
-    const json& send = each["send"];
+    const Json& send = each["send"];
     require_keys(send, {"to", "first", "count", "stride", "run", "input", "held"}, send_keys);
     step.send.emplace(
         Send{integer(send, "to", send_keys), chunks_from(send, chunks, send_keys), {}, {}});
@@ -69,11 +68,11 @@ Step step_from(const json& each, int chunks) {
     if (send.contains("held")) step.send->held = integer(send, "held", send_keys);
   }
   if (each.contains("receive")) {
-    const json& receive = each["receive"];
+    const Json& receive = each["receive"];
     require_keys(receive, {"from", "first", "count", "stride", "run", "action"}, receive_keys);
-    const json action = receive.value("action", json());
-    ringside::require(action == "add" || action == "overwrite",
-                      "the action of {} must be \"add\" or \"overwrite\"", receive.dump());
+    const Json action = receive.value("action", Json());
+    require(action == "add" || action == "overwrite",
+            "the action of {} must be \"add\" or \"overwrite\"", receive.dump());
     step.receive = Receive{.from = integer(receive, "from", receive_keys),
                            .chunks = chunks_from(receive, chunks, receive_keys),
                            .action = action == "add" ? Action::add : Action::overwrite};
@@ -83,10 +82,10 @@ Step step_from(const json& each, int chunks) {
 
 }  // namespace
 
-void nlohmann::adl_serializer<Schedule>::to_json(json& object, const Schedule& schedule) {
-  json steps = json::array();
+Json JsonForm<Schedule>::to_json(const Schedule& schedule) {
+  Json steps = Json::array();
   for (const auto& [send, receive] : schedule.steps) {
-    json each = json::object();
+    Json each = Json::object();
     if (send) {
       each["send"] = {{"to", send->to}};
       add_chunks(each["send"], send->chunks);
@@ -94,26 +93,29 @@ void nlohmann::adl_serializer<Schedule>::to_json(json& object, const Schedule& s
       if (send->held) each["send"]["held"] = *send->held;
     }
     if (receive) {
-      each["receive"] = {{"from", receive->from},
-                         {"action", receive->action == Action::add ? "add" : "overwrite"}};
+      each["receive"] = {{"from", receive->from}};
       add_chunks(each["receive"], receive->chunks);
+      each["receive"]["action"] = receive->action == Action::add ? "add" : "overwrite";
     }
     steps.push_back(std::move(each));
   }
-  object = {{"chunks", schedule.chunks}, {"steps", std::move(steps)}};
+  return {{"chunks", schedule.chunks}, {"steps", std::move(steps)}};
 }
 
-void nlohmann::adl_serializer<Schedule>::from_json(const json& object, Schedule& schedule) {
+Schedule JsonForm<Schedule>::from_json(const Json& object) {
   constexpr const char* expected = R"("chunks" and "steps")";
   require_keys(object, {"chunks", "steps"}, expected);
-  schedule = {.chunks = integer(object, "chunks", expected), .steps = {}};
-  ringside::require(object.contains("steps") && object["steps"].is_array(),
-                    "a schedule needs a list of \"steps\"");
-  for (const json& each : object["steps"]) {
+  Schedule schedule{.chunks = integer(object, "chunks", expected), .steps = {}};
+  require(object.contains("steps") && object["steps"].is_array(),
+          "a schedule needs a list of \"steps\"");
+  for (const Json& each : object["steps"]) {
     try {
       schedule.steps.push_back(step_from(each, schedule.chunks));
-    } catch (const ringside::Error& error) {
-      ringside::fail("step {}: {}", schedule.steps.size(), error.what());
+    } catch (const Error& error) {
+      fail("step {}: {}", schedule.steps.size(), error.what());
     }
   }
+  return schedule;
 }
+
+}  // namespace ringside

@@ -11,12 +11,11 @@
 // and the message that are wrong.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.hpp"
 #include "collectives/algorithms/schedule.hpp"
 
 template <>
-struct nlohmann::adl_serializer<ringside::collectives::Schedule> {
-  static void to_json(json& object, const ringside::collectives::Schedule& schedule);
-  static void from_json(const json& object, ringside::collectives::Schedule& schedule);
+struct ringside::JsonForm<ringside::collectives::Schedule> {
+  static Json to_json(const collectives::Schedule& schedule);
+  static collectives::Schedule from_json(const Json& object);
 };

@@ -16,7 +16,6 @@
 namespace ringside::collectives {
 namespace {
 
-using Json = CalibrationEntry;
 namespace fs = std::filesystem;
 
 std::string host_name() {
@@ -95,7 +94,7 @@ void keep_in_calibration(const std::vector<CalibrationRecord>& records) {
 }
 
 std::string fault_of_calibration(const std::exception& error) {
-  const bool by_json = dynamic_cast<const Json::exception*>(&error) != nullptr;
+  const bool by_json = dynamic_cast<const JsonError*>(&error) != nullptr;
   return by_json ? "it is not the JSON of a calibration" : error.what();
 }
 

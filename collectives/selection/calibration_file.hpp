@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "base/json.hpp"
 
 namespace ringside::collectives {
 
-using CalibrationEntry = nlohmann::ordered_json;
+using CalibrationEntry = Json;
 
 // $XDG_CACHE_HOME/ringside/calibration.json, or ~/.cache/ringside/calibration.json; empty if
 // neither XDG_CACHE_HOME nor HOME is set.

@@ -8,14 +8,11 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "collectives/trace/traced_steps.hpp"
 
 namespace ringside::collectives {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double on_own_clock(Clock::time_point time) {
   return Seconds(time.time_since_epoch()).count();

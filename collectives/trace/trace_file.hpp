@@ -4,8 +4,7 @@
 
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json.hpp"
 #include "base/trace/rank_trace.hpp"
 #include "collectives/process_group.hpp"
 
@@ -23,6 +22,6 @@ std::vector<RankTrace> gather_traces(const Trace& mine, ProcessGroup& group,
 
 // The traces in Chrome's JSON object format, with times in microseconds. A call contains its
 // steps (traced_steps.hpp), each with an arrow (flow events) from the sender to the receiver.
-nlohmann::ordered_json chrome_trace(const std::vector<RankTrace>& ranks);
+Json chrome_trace(const std::vector<RankTrace>& ranks);
 
 }  // namespace ringside::collectives

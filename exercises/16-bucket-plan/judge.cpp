@@ -7,11 +7,11 @@
 #include "exercises/judge/program.hpp"
 
 template <>
-struct nlohmann::adl_serializer<ringside::autograd::NamedTensor> {
-  static void to_json(json& json, const ringside::autograd::NamedTensor& parameter) {
-    json = {{"name", parameter.name},
+struct ringside::JsonForm<ringside::autograd::NamedTensor> {
+  static Json to_json(const autograd::NamedTensor& parameter) {
+    return {{"name", parameter.name},
             {"elements", parameter.tensor.elements()},
-            {"type", ringside::autograd::name_of(parameter.tensor.dtype())}};
+            {"type", autograd::name_of(parameter.tensor.dtype())}};
   }
 };
 

@@ -47,7 +47,8 @@ Verdict first_fault(const Run& run, bool with_picture, const Fault& fault) {
     for (int p = 2; p <= most_ranks; ++p)
       for (int m = 1; m <= most_micro_batches; ++m) {
         Schedule schedule{m, loop_placement(p), {}};
-        run.ranks[0].at(name).at(p - 2).at(m - 1).get_to(schedule.actions);
+        schedule.actions =
+            run.ranks[0].at(name).at(p - 2).at(m - 1).get<decltype(schedule.actions)>();
         const std::string found = fault(schedule, {name, p, m, 1});
         if (found.empty()) continue;
         std::ostringstream picture;

@@ -5,29 +5,34 @@
 #include "exercises/judge/program.hpp"
 
 template <>
-struct nlohmann::adl_serializer<ringside::collectives::Flight> {
-  static void to_json(json& json, const ringside::collectives::Flight& flight) {
-    json = {{"rank", flight.header.rank}, {"size", flight.header.size}, {"entries", json::array()}};
+struct ringside::JsonForm<ringside::collectives::Flight> {
+  static Json to_json(const collectives::Flight& flight) {
+    Json json = {
+        {"rank", flight.header.rank}, {"size", flight.header.size}, {"entries", Json::array()}};
     for (const auto& entry : flight.entries)
       json["entries"].push_back(
           {{"number", entry.sequence},
            {"call", describe(entry.call)},
-           {"is message",
-            entry.call.collective == ringside::collectives::Collective::point_to_point},
-           {"is done", entry.state == ringside::collectives::FlightEntry::done},
+           {"is message", entry.call.collective == collectives::Collective::point_to_point},
+           {"is done", entry.state == collectives::FlightEntry::done},
            {"waiting for", entry.waiting_for}});
+    return json;
   }
 };
 template <>
-struct nlohmann::adl_serializer<ringside::collectives::Divergence> {
-  static void from_json(const json& json, ringside::collectives::Divergence& found) {
-    json.at("number").get_to(found.sequence), json.at("made").get_to(found.made);
+struct ringside::JsonForm<ringside::collectives::Divergence> {
+  static collectives::Divergence from_json(const Json& json) {
+    collectives::Divergence found;
+    found.sequence = json.at("number"), found.made = json.at("made").get<decltype(found.made)>();
+    return found;
   }
 };
 template <>
-struct nlohmann::adl_serializer<ringside::collectives::Laggards> {
-  static void from_json(const json& json, ringside::collectives::Laggards& found) {
-    json.at("number").get_to(found.sequence), json.at("ranks").get_to(found.ranks);
+struct ringside::JsonForm<ringside::collectives::Laggards> {
+  static collectives::Laggards from_json(const Json& json) {
+    collectives::Laggards found;
+    found.sequence = json.at("number"), found.ranks = json.at("ranks").get<std::vector<int>>();
+    return found;
   }
 };
 

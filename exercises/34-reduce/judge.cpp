@@ -62,8 +62,8 @@ Verdict judge_sums(const Run& run, std::initializer_list<int> blocks,
       for (int call = 0; call < calls; ++call) {
         const auto begin = expected.begin() + std::ptrdiff_t{call} * threads;
         const Json& y = seen.at("y");
-        const Json part(y.begin() + std::ptrdiff_t{call} * threads,
-                        y.begin() + std::ptrdiff_t{call + 1} * threads);
+        const Json part = std::vector<Json>(y.begin() + std::ptrdiff_t{call} * threads,
+                                            y.begin() + std::ptrdiff_t{call + 1} * threads);
         if (const std::string fault =
                 fault_of_numbers("sum of thread", part, {begin, begin + threads}, 1e-5);
             !fault.empty())

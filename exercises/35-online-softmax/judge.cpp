@@ -96,7 +96,7 @@ Json collect_block(World& world) {
   for (const int threads : blocks)
     for (const bool last_first : {false, true}) {
       world.doing(fmt::format("block_softmax: {} threads, {}", threads, turns_text(last_first)));
-      Json all(static_cast<std::size_t>(calls * threads), nullptr);
+      Json all = std::vector<Json>(static_cast<std::size_t>(calls * threads));
       const gpu::Report report =
           gpu::launch({1, threads, 64, last_first}, [&](gpu::EmulatedThread& gpu) {
             for (int call = 0; call < calls; ++call) {

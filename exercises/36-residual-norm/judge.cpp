@@ -181,12 +181,10 @@ Verdict judge_bytes(const Run& run, std::initializer_list<std::pair<const char*,
     return {{fmt::format("{}: {} bytes of parts are written, expected {}", each.text(false),
                          seen.bytes, each.blocks * each.n * 4)}};
   // Both have few numbers, which stay in a cache: packs of them may spread over sectors.
-  auto& lines = report.at("lines");
-  lines.erase(std::remove_if(lines.begin(), lines.end(),
-                             [](const Json& line) {
-                               return line.at("name") == "parts" || line.at("name") == "w";
-                             }),
-              lines.end());
+  auto lines = report.at("lines").get<std::vector<Json>>();
+  std::erase_if(
+      lines, [](const Json& line) { return line.at("name") == "parts" || line.at("name") == "w"; });
+  report["lines"] = lines;
   if (const std::string fault = fault_of_sectors(report); !fault.empty())
     return {{each.text(false) + ": " + fault}};
   return {};

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
+#include "base/json.hpp"
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
@@ -33,8 +33,6 @@ class ThreadsWorld;
 }
 
 namespace ringside::exercises {
-
-using Json = nlohmann::json;
 
 // One rank of the world in which collect() runs.
 class World {

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -83,8 +84,7 @@ void report(const std::map<int, Json>& outcomes, const std::string& folder) {
   }
   Json all = Json::object();
   for (const auto& [rank, outcome] : outcomes) all[std::to_string(rank)] = outcome;
-  write_all(std::string(secret, secret_length) +
-            all.dump(-1, ' ', false, Json::error_handler_t::replace));
+  write_all(std::string(secret, secret_length) + all.ascii());
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report at the end
   std::cout.flush();
   std::fflush(nullptr);
@@ -122,16 +122,15 @@ void collect(const Case& each, const std::string& folder) {
 }
 
 void judge(const Case& each) {
-  const Json given = Json::parse(std::cin);
+  const Json given = Json::parse(std::string(std::istreambuf_iterator<char>(std::cin), {}));
   const Run run{.world = given.at("world"), .seed = given.at("seed"), .ranks = given.at("ranks")};
   Verdict verdict;
   try {
     verdict = each.judge(run);
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     verdict.says = {fmt::format("the data of a rank has another form: {}", error.what())};
   }
-  std::cout << Json{{"says", verdict.says}, {"picture", verdict.picture}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+  std::cout << Json{{"says", verdict.says}, {"picture", verdict.picture}}.ascii();
 }
 
 void run(const std::vector<std::string>& args) {

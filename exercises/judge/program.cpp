@@ -36,10 +36,10 @@ class Program {
     std::fflush(questions_);
     const auto length = getline(&line_, &capacity_, answers_);
     require(length > 0, "the program ended without an answer to {}", question.dump());
-    Json answer = Json::parse(line_, nullptr, false);
-    require(!answer.is_discarded(), "the program answers {:?} to {}, expected one line of JSON",
+    const auto answer = Json::parse_if_possible({line_, static_cast<std::size_t>(length)});
+    require(answer.has_value(), "the program answers {:?} to {}, expected one line of JSON",
             std::string_view(line_, static_cast<std::size_t>(length - 1)), question.dump());
-    return answer;
+    return *answer;
   }
 
  private:

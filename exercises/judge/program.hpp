@@ -11,14 +11,6 @@
 
 #include "exercises/judge/judge.hpp"
 
-// null for nothing.
-template <class T>
-struct nlohmann::adl_serializer<std::optional<T>> {
-  static void from_json(const json& json, std::optional<T>& value) {
-    if (!json.is_null()) value = json.get<T>();
-  }
-};
-
 namespace ringside::exercises {
 
 // Starts the program at the first call: the shell command in RINGSIDE_STUDENT_PROGRAM. Throws Error
@@ -26,7 +18,7 @@ namespace ringside::exercises {
 Json ask_program(const Json& question);
 
 // Lets the program answer all calls of `student`. Arguments and result have forms in JSON
-// (nlohmann's to_json and from_json).
+// (JsonForm).
 template <class Result, class... Args>
 void answer_by_program(Student<Result(Args...)>& student, const std::string& call) {
   student.bind([call](Args... args) {
@@ -35,7 +27,7 @@ void answer_by_program(Student<Result(Args...)>& student, const std::string& cal
     const Json answer = ask_program(question);
     try {
       return answer.get<Result>();
-    } catch (const Json::exception& error) {
+    } catch (const JsonError& error) {
       fail("the program answers {} to {}, which has not the form that programs.md shows: {}",
            answer.dump(), question.dump(), error.what());
     }

@@ -46,7 +46,7 @@ void write_algorithm(const SynthesizeOptions& options, const Question& question,
   json["chunks_per_block"] = question.chunks;
   json["steps"] = question.steps;
   json["rounds"] = question.rounds;
-  json["schedules"] = Json(nlohmann::json(algorithm.schedules));
+  json["schedules"] = algorithm.schedules;
   write_json_file(options.json, json);
 }
 

@@ -6,15 +6,15 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
+#include "base/read_file.hpp"
 #include "base/text/words.hpp"
 #include "cli/launcher/rank_process.hpp"
 #include "cli/options/command.hpp"
@@ -24,8 +24,6 @@
 
 namespace ringside::cli {
 namespace {
-
-using nlohmann::ordered_json;
 
 struct WatchArguments {
   std::string folder;
@@ -38,51 +36,50 @@ constexpr double nearly_all = 0.95, unbalanced = 0.9;
 
 // From the start of a process group to its end.
 struct Run {
-  std::vector<ordered_json> ranks;  // in the order of ranks
+  std::vector<Json> ranks;  // in the order of ranks
 
   double sum(const char* key) const {
     double total = 0;
-    for (const ordered_json& rank : ranks) total += rank.at(key).get<double>();
+    for (const Json& rank : ranks) total += rank.at(key).get<double>();
     return total;
   }
   std::size_t models() const {
     std::size_t fewest = ranks.front().at("models").size();
-    for (const ordered_json& rank : ranks) fewest = std::min(fewest, rank.at("models").size());
+    for (const Json& rank : ranks) fewest = std::min(fewest, rank.at("models").size());
     return fewest;
   }
   bool makes_call(const std::string& collective) const {
-    const ordered_json& calls = ranks.front().at("calls");
-    return std::any_of(calls.begin(), calls.end(), [&](const ordered_json& call) {
-      return call.at("collective") == collective;
-    });
+    const Json& calls = ranks.front().at("calls");
+    return std::any_of(calls.begin(), calls.end(),
+                       [&](const Json& call) { return call.at("collective") == collective; });
   }
 };
 
-double number_in(const ordered_json& model, const char* key) {
+double number_in(const Json& model, const char* key) {
   return model.at(key).get<double>();
 }
 
-double whole(const ordered_json& model) {  // elements of the model's parameters, together
+double whole(const Json& model) {  // elements of the model's parameters, together
   return std::max({number_in(model, "computing"), number_in(model, "gathered"), 1.0});
 }
-double kept(const ordered_json& model) {  // of them, what lies on this rank between two steps
+double kept(const Json& model) {  // of them, what lies on this rank between two steps
   return std::max(number_in(model, "resting"), number_in(model, "kept")) / whole(model);
 }
-double with_state(const ordered_json& model) {
+double with_state(const Json& model) {
   return number_in(model, "with_state") / std::max(1.0, number_in(model, "trained"));
 }
 
 // Whether every rank has nearly all of a model, by this share.
-bool on_every_rank(const Run& run, std::size_t model, double (*share)(const ordered_json&)) {
-  return std::all_of(run.ranks.begin(), run.ranks.end(), [&](const ordered_json& rank) {
+bool on_every_rank(const Run& run, std::size_t model, double (*share)(const Json&)) {
+  return std::all_of(run.ranks.begin(), run.ranks.end(), [&](const Json& rank) {
     return share(rank.at("models")[model]) >= nearly_all;
   });
 }
 
-std::string shares_of(const Run& run, std::size_t model, double (*share)(const ordered_json&)) {
+std::string shares_of(const Run& run, std::size_t model, double (*share)(const Json&)) {
   if (on_every_rank(run, model, share)) return "all on each rank";
   std::string text;
-  for (const ordered_json& rank : run.ranks)
+  for (const Json& rank : run.ranks)
     text += fmt::format("{}{:.0f} % on rank {}", text.empty() ? "" : ", ",
                         100 * share(rank.at("models")[model]), rank.at("rank").get<int>());
   return text;
@@ -108,7 +105,7 @@ std::optional<std::string> misses_overlap(const Run& run) {
 }
 
 std::optional<std::string> misses_balance(const Run& run, std::size_t model) {
-  for (const ordered_json& rank : run.ranks) {
+  for (const Json& rank : run.ranks) {
     const double share = with_state(rank.at("models")[model]);
     if (share >= unbalanced)
       return fmt::format(
@@ -122,8 +119,8 @@ std::optional<std::string> misses_balance(const Run& run, std::size_t model) {
 std::optional<std::string> misses_sharded_optimizer(const Run& run) {
   double bytes = 0, elements = 0;
   for (std::size_t m = 0; m < run.models(); ++m) {
-    const ordered_json& model = run.ranks.front().at("models")[m];
-    const bool any = std::any_of(run.ranks.begin(), run.ranks.end(), [&](const ordered_json& rank) {
+    const Json& model = run.ranks.front().at("models")[m];
+    const bool any = std::any_of(run.ranks.begin(), run.ranks.end(), [&](const Json& rank) {
       return with_state(rank.at("models")[m]) > 0;
     });
     if (!any) continue;
@@ -161,37 +158,33 @@ const std::map<std::string, std::optional<std::string> (*)(const Run&)> expectat
 
 // Ranks of one test and one size belong together; a rank that comes again begins another run.
 std::vector<Run> runs_in(const std::filesystem::path& folder) {
-  std::vector<ordered_json> reports;
+  std::vector<Json> reports;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
-    std::ifstream file(entry.path());
     try {
-      reports.push_back(ordered_json::parse(file));
+      reports.push_back(Json::parse(read_file(entry.path())));
       number_in(reports.back(), "began_ns");
-    } catch (const ordered_json::exception& error) {
+    } catch (const Error& error) {
       fail("{} is not a rank's report of ringside watch: {}", entry.path().string(), error.what());
     }
   }
-  std::sort(reports.begin(), reports.end(), [](const ordered_json& a, const ordered_json& b) {
-    return a.at("began_ns") < b.at("began_ns");
-  });
+  std::sort(reports.begin(), reports.end(),
+            [](const Json& a, const Json& b) { return a.at("began_ns") < b.at("began_ns"); });
   std::vector<Run> runs;
-  for (ordered_json& report : reports) {
+  for (Json& report : reports) {
     const auto lacks_it = [&](const Run& run) {
-      const ordered_json& first = run.ranks.front();
+      const Json& first = run.ranks.front();
       return first.at("test") == report.at("test") && first.at("size") == report.at("size") &&
-             std::none_of(run.ranks.begin(), run.ranks.end(), [&](const ordered_json& each) {
-               return each.at("rank") == report.at("rank");
-             });
+             std::none_of(run.ranks.begin(), run.ranks.end(),
+                          [&](const Json& each) { return each.at("rank") == report.at("rank"); });
     };
     auto run = std::find_if(runs.begin(), runs.end(), lacks_it);
     if (run == runs.end()) run = runs.insert(runs.end(), Run{});
     run->ranks.push_back(std::move(report));
   }
   for (Run& run : runs)
-    std::sort(run.ranks.begin(), run.ranks.end(), [](const ordered_json& a, const ordered_json& b) {
-      return a.at("rank") < b.at("rank");
-    });
+    std::sort(run.ranks.begin(), run.ranks.end(),
+              [](const Json& a, const Json& b) { return a.at("rank") < b.at("rank"); });
   return runs;
 }
 
@@ -202,9 +195,9 @@ Table table_of_ranks(const Run& run) {
                number("early\n(calls)", "early_reductions"),
                number("early\n(% of bytes)", "early_percent", fixed(0)),
                number("waits in\nbackward", "waits_in_backward")}};
-  for (const ordered_json& rank : run.ranks) {
+  for (const Json& rank : run.ranks) {
     std::int64_t calls = 0;
-    for (const ordered_json& call : rank.at("calls")) calls += call.at("calls").get<std::int64_t>();
+    for (const Json& call : rank.at("calls")) calls += call.at("calls").get<std::int64_t>();
     const double reduced = number_in(rank, "reduced_bytes");
     table.rows.push_back(
         {rank.at("rank").get<std::int64_t>(), calls, rank.at("bytes_sent").get<std::int64_t>(),
@@ -220,7 +213,7 @@ Table table_of_calls(const Run& run) {
   Table table{{words("call of rank " + run.ranks.front().at("rank").dump(), "collective"),
                words("data", "label"), number("times", "calls"),
                number("MB in all", "bytes", fixed(3, 1e-6))}};
-  for (const ordered_json& call : run.ranks.front().at("calls"))
+  for (const Json& call : run.ranks.front().at("calls"))
     table.rows.push_back({call.at("collective").get<std::string>(),
                           call.at("label").get<std::string>(), call.at("calls").get<std::int64_t>(),
                           call.at("bytes").get<std::int64_t>()});
@@ -228,13 +221,13 @@ Table table_of_calls(const Run& run) {
 }
 
 void print(const Run& run) {
-  const ordered_json& first = run.ranks.front();
+  const Json& first = run.ranks.front();
   const auto test = first.at("test").get<std::string>();
   fmt::print("\n{}{} of {} ranks over {}\n\n", test.empty() ? "" : test + ": ", run.ranks.size(),
              first.at("size").get<int>(), first.at("transport").get<std::string>());
   fmt::print("{}\n{}\n", table_of_ranks(run).text(), table_of_calls(run).text());
   for (std::size_t m = 0; m < run.models(); ++m) {
-    const ordered_json& model = first.at("models")[m];
+    const Json& model = first.at("models")[m];
     fmt::print("  {}, {:.0f} parameters: {}", model.at("model").get<std::string>(), whole(model),
                shares_of(run, m, kept));
     if (number_in(model, "with_state") > 0 || number_in(model, "state_bytes") > 0)
@@ -260,12 +253,12 @@ int run_program(std::vector<std::string> command, const std::string& folder) {
 }
 
 // Whether all expectations hold. Prints a line for each.
-bool judge(const Run& run, const std::vector<std::string>& expected, ordered_json& findings) {
+bool judge(const Run& run, const std::vector<std::string>& expected, Json& findings) {
   bool all_hold = true;
   for (const std::string& name : expected) {
     const auto missed = expectations.at(name)(run);
     fmt::print("  {}: {}\n", name, missed.value_or("as expected"));
-    findings[name] = missed ? ordered_json(*missed) : ordered_json(nullptr);
+    findings[name] = missed;
     all_hold = all_hold && !missed;
   }
   return all_hold;
@@ -293,11 +286,11 @@ void watch(const WatchArguments& args) {
   require(!runs.empty() || code != 0,
           "no rank left a report: the program makes no process group over ringside or gloo, or its "
           "Python lacks the package: pip install build/release/python");
-  ordered_json figures = ordered_json::array();
+  Json figures = Json::array();
   bool all_hold = true;
   for (const Run& run : runs) {
     print(run);
-    ordered_json findings = ordered_json::object();
+    Json findings = Json::object();
     all_hold = judge(run, args.expect, findings) && all_hold;
     figures.push_back(
         {{"test", run.ranks.front().at("test")}, {"findings", findings}, {"ranks", run.ranks}});

@@ -54,7 +54,7 @@ TracedMessage message_of(JsonFields& event) {
 }  // namespace
 
 std::vector<RankTrace> read_traces(const std::filesystem::path& path) {
-  const nlohmann::json json = read_json_file(path);
+  const Json json = read_json_file(path);
   JsonFields file(json, path.string() + ": ");
   std::map<int, RankTrace> ranks;
   std::optional<TracedMessage> received;  // until the event after it says who sent it when

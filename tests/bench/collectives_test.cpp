@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "bench/bench_options.hpp"
 #include "bench/calibrate.hpp"
@@ -43,14 +43,14 @@ struct TemporaryFile {
 };
 
 // Runs bench, checks what must hold for each row, and returns the rows.
-nlohmann::json rows_of(std::vector<std::string> arguments, const Variables& variables = {}) {
+Json rows_of(std::vector<std::string> arguments, const Variables& variables = {}) {
   const TemporaryFile file("ringside-bench-test-");
   arguments.insert(arguments.end(), {"--json", file.path, "--warmup", "1", "--repeat", "4"});
   const auto outcome = bench(arguments, variables);
   CAPTURE(outcome.err);
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.survivors == "");
-  const auto rows = nlohmann::json::parse(file.text());
+  const auto rows = Json::parse(file.text());
   for (const auto& row : rows) {
     CAPTURE(row.dump());
     CHECK(row.at("wrong") == 0);
@@ -75,38 +75,37 @@ std::string one_error(const std::vector<std::string>& arguments, int exit_code =
 
 TEST_CASE("bench keeps the fastest of several passes, and what was wrong in any") {
   const auto row = [](int bytes, bool selected, double us, int wrong) {
-    return cli::Json{{"ranks", 4},           {"backend", "shm"}, {"bytes", bytes},
-                     {"algorithm", "ring"},  {"time_us", us},    {"in_place", false},
-                     {"selected", selected}, {"wrong", wrong}};
+    return Json{{"ranks", 4},    {"backend", "shm"},  {"bytes", bytes},       {"algorithm", "ring"},
+                {"time_us", us}, {"in_place", false}, {"selected", selected}, {"wrong", wrong}};
   };
   CHECK(cli::fastest_of_passes(
-            cli::Json::array({row(4, true, 10, 0), row(4, false, 9, 1), row(64, false, 20, 0),
-                              row(4, true, 11, 0), row(4, false, 8, 0), row(64, false, 30, 2)})) ==
-        cli::Json::array({row(4, true, 10, 0), row(4, false, 8, 1), row(64, false, 20, 2)}));
+            Json::array({row(4, true, 10, 0), row(4, false, 9, 1), row(64, false, 20, 0),
+                         row(4, true, 11, 0), row(4, false, 8, 0), row(64, false, 30, 2)})) ==
+        Json::array({row(4, true, 10, 0), row(4, false, 8, 1), row(64, false, 20, 2)}));
 
   const Outcome outcome = bench({"all_reduce", "-n", "2", "--backends", "threads", "--bytes", "64",
                                  "--passes", "2", "--repeat", "1", "--json", "-"});
   CHECK(outcome.exit_code == 0);
   CHECK(contains(outcome.err, "pass 1 of 2: 2 ranks\n"));
   CHECK(contains(outcome.err, "pass 2 of 2: 2 ranks\n"));
-  CHECK(cli::Json::parse(outcome.out).size() == 1);
+  CHECK(Json::parse(outcome.out).size() == 1);
 }
 
 TEST_CASE("bench counts in how many cells the selected algorithm is near the fastest") {
   const auto row = [](int bytes, const char* algorithm, bool selected, double us) {
-    return cli::Json{
+    return Json{
         {"ranks", 4},           {"backend", "shm"}, {"bytes", bytes},    {"algorithm", algorithm},
         {"selected", selected}, {"time_us", us},    {"predicted_us", 10}};
   };
-  CHECK(cli::selection_in_words(cli::Json::array(
-            {row(4, "ring", true, 10), row(4, "direct", false, 9.5), row(64, "ring", true, 30),
-             row(64, "ring", false, 20), row(64, "direct", false, 10)})) ==
+  CHECK(cli::selection_in_words(Json::array({row(4, "ring", true, 10), row(4, "direct", false, 9.5),
+                                             row(64, "ring", true, 30), row(64, "ring", false, 20),
+                                             row(64, "direct", false, 10)})) ==
         "auto: within 10 % of the fastest algorithm in 1 of 2 cells\n"
         "at worst 2.00 times its time: 4 ranks over shm, 64 B\n"
         "the cost model: within 15 % of the measured time in 3 of 4 measurements\n");
-  CHECK(cli::selection_in_words(cli::Json::array({row(4, "ring", true, 10)})) == "");
+  CHECK(cli::selection_in_words(Json::array({row(4, "ring", true, 10)})) == "");
   CHECK(cli::selection_in_words(
-            cli::Json::array({row(4, "ring", false, 10), row(4, "direct", false, 1)})) == "");
+            Json::array({row(4, "ring", false, 10), row(4, "direct", false, 1)})) == "");
 
   const Outcome measured = bench({"all_reduce", "-n", "2", "--backends", "threads", "--algorithm",
                                   "auto,ring", "--bytes", "4B,64B", "--repeat", "1"});
@@ -189,7 +188,7 @@ TEST_CASE("bench prints the columns of nccl-tests, out of place and in place") {
     const std::string place = " +[0-9.]+ +[0-9.]+ +[0-9.]+      0";
     CHECK(std::regex_search(outcome.out, std::regex(begin + place + place + "\n")));
     CHECK(contains(outcome.out, "\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
-    const auto rows = nlohmann::json::parse(file.text());
+    const auto rows = Json::parse(file.text());
     REQUIRE(rows.size() == 8);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       CHECK(rows[i].at("in_place") == (i % 4 >= 2));
@@ -257,7 +256,7 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
   CHECK(contains(outcome.out, "\n  tcp            4  all_reduce "));
   const auto path = cache.path / "ringside" / "calibration.json";
   CHECK(contains(outcome.out, "Saved in " + path.string()));
-  nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
+  Json file = Json::parse(read_file(path));
   REQUIRE(file["entries"].size() == 3);
   CHECK(file["entries"][2].at("products") == "fp32");
   for (const auto& [kind, speed] : file["entries"][2].at("onednn_speed").items()) {
@@ -272,13 +271,13 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
     CHECK(entry.at("copy_ns_per_byte").at(2) > 0);
   }
   // A step of a plan on this machine, by its file: at least its FLOPs at the highest rate.
-  const auto device = nlohmann::json::parse(std::ifstream(machine)).at("device");
+  const auto device = Json::parse(read_file(machine)).at("device");
   CHECK(device.at("matmul_efficiency_by_width").size() == 6);
   CHECK(device.at("kernel_us") > 0);
   const auto told = run_program({ringside_binary, "account", "--model", "lab", "--machine", machine,
                                  "--mesh", "tp=2", "--json", "-"});
   REQUIRE(told.exit_code == 0);
-  const auto step = nlohmann::json::parse(told.out);
+  const auto step = Json::parse(told.out);
   CHECK(step.at("step_seconds").get<double>() >
         step.at("model_flops").get<double>() / 2 / device.at("peak_tflops").get<double>() / 1e12);
   // If a message costs a second, only the number of consecutive messages counts.

@@ -12,7 +12,6 @@
 
 using namespace ringside;
 using namespace ringside::testing;
-using nlohmann::json;
 using tests::what_is_malformed;
 
 namespace {
@@ -68,7 +67,7 @@ TEST_CASE("bench ddp reports the calls, the bytes and the exposed time of each s
   CHECK(contains(table, "no communication"));
   CHECK(contains(table, "bucket model: s = 3.4 MB of gradients, o = "));
   const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
-  std::map<std::string, json> rows;
+  std::map<std::string, Json> rows;
   for (const auto& row : all.at("rows"))
     rows[row.at("strategy").get<std::string>() +
          (row.at("bucket_mb").is_null() ? ""
@@ -121,9 +120,9 @@ TEST_CASE("bench ddp measures several backends in turn beside one step without c
   CHECK(contains(table, "\n\ntiny: 857k parameters on 2 ranks over shm; "));
   REQUIRE(all.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
-    const json& rows = all[i].at("rows");
+    const Json& rows = all[i].at("rows");
     REQUIRE(rows.size() == 3);
-    for (const json& row : rows) CHECK(row.at("backend") == (i == 0 ? "tcp" : "shm"));
+    for (const Json& row : rows) CHECK(row.at("backend") == (i == 0 ? "tcp" : "shm"));
     CHECK(rows[0].at("step_ms") == all[0].at("rows")[0].at("step_ms"));
     CHECK(rows[1].at("strategy") == "flat");
     CHECK(rows[2].at("bytes_sent") == all[i].at("bucket_model").at("gradient_bytes"));
@@ -136,7 +135,7 @@ TEST_CASE("bench ddp trains in bf16, whose gradients have half of the bytes") {
   CHECK(contains(table, "each, bf16, AdamW, 1"));
   CHECK(contains(table, "bucket model: s = 1.7 MB of gradients, "));
   const std::int64_t bytes = all.at("bucket_model").at("gradient_bytes");
-  for (const json& row : all.at("rows")) {
+  for (const Json& row : all.at("rows")) {
     CHECK(row.at("type") == "bf16");
     CHECK(row.at("bytes_sent") == (row.at("strategy") == "none" ? 0 : bytes));
   }

@@ -5,7 +5,7 @@
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;
-using ringside::cli::Json;
+using ringside::Json;
 
 TEST_CASE("bench kernels measures every kernel beside copies and matrix products") {
   for (const std::string dtype : {"bf16", "fp32"}) {

@@ -18,7 +18,7 @@ BenchOutcome bench_mesh(std::vector<std::string> options) {
 // Whether what was sent is what the formula says, but for the few numbers of the norm and the loss.
 // Two ranks send the same bytes with every algorithm; more may take one that sends others. Messages
 // between stages have one algorithm.
-void check_bytes(const nlohmann::json& row, const std::string& axis) {
+void check_bytes(const Json& row, const std::string& axis) {
   CAPTURE(row["mesh"]);
   CAPTURE(axis);
   const auto sent = row[axis + "_bytes_sent"].get<double>();
@@ -29,7 +29,7 @@ void check_bytes(const nlohmann::json& row, const std::string& axis) {
 }
 
 // The formula of what is held counts no updates: 4 bytes for each parameter of a rank.
-void check_memory(const nlohmann::json& row, int pipeline_ranks) {
+void check_memory(const Json& row, int pipeline_ranks) {
   CAPTURE(row["mesh"]);
   REQUIRE(row["memory"].size() == static_cast<std::size_t>(pipeline_ranks));
   for (const auto& memory : row["memory"]) {

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 
@@ -35,7 +35,7 @@ TEST_CASE("bench --plugin: a collective that is no schedule stands in the table 
   CAPTURE(outcome.err);
   REQUIRE(outcome.exit_code == 0);
   CHECK(outcome.survivors == "");
-  const auto rows = nlohmann::json::parse(read_file(folder / "rows.json"));
+  const auto rows = Json::parse(read_file(folder / "rows.json"));
   int of_star = 0;
   for (const auto& row : rows) {
     CHECK(row["wrong"] == 0);

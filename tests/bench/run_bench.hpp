@@ -6,15 +6,15 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace ringside::testing {
 
 struct BenchOutcome {
-  nlohmann::json rows;  // of --json
-  std::string table;    // what the program prints beside it
+  Json rows;          // of --json
+  std::string table;  // what the program prints beside it
 };
 
 // The test fails unless the bench ends well with lines of at most 80 columns.
@@ -31,7 +31,7 @@ inline BenchOutcome run_bench(const std::string& what, const std::vector<std::st
     CHECK(end - begin <= 80);
     begin = end + 1;
   }
-  return {nlohmann::json::parse(outcome.out), outcome.err};
+  return {Json::parse(outcome.out), outcome.err};
 }
 
 }  // namespace ringside::testing

@@ -10,6 +10,7 @@
 #include "tests/text.hpp"
 
 using namespace ringside::testing;
+using ringside::Json;
 using namespace ringside::cli;
 
 TEST_CASE("bench train reports the time of each op of a step") {

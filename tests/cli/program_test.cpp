@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;
+using ringside::Json;
 namespace fs = std::filesystem;
 
 namespace {
@@ -34,11 +35,11 @@ class Alone {
   }
 };
 
-nlohmann::json told_by(const std::string& program) {
+Json told_by(const std::string& program) {
   const Outcome told = run_program({program, "help", "--as", "json"});
   CHECK(told.err == "");
   REQUIRE(told.exit_code == 0);
-  return nlohmann::json::parse(told.out).at("subcommands");
+  return Json::parse(told.out).at("subcommands");
 }
 
 }  // namespace
@@ -68,9 +69,9 @@ TEST_CASE("a command whose program is not built says what to build") {
 }
 
 TEST_CASE("each program tells its commands as data, and ringside those of all") {
-  const nlohmann::json all = told_by(ringside_binary);
+  const Json all = told_by(ringside_binary);
   for (const std::string other : {"-bench", "-lab"})
-    for (const nlohmann::json& command : told_by(ringside_binary + other)) {
+    for (const Json& command : told_by(ringside_binary + other)) {
       if (command.at("name") == "help") continue;  // each has one
       CAPTURE(command.at("name"));
       CHECK(std::find(all.begin(), all.end(), command) != all.end());

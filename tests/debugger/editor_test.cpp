@@ -17,13 +17,13 @@ namespace ringside {
 namespace {
 
 namespace fs = std::filesystem;
-using cli::Json;
 
 const fs::path root = RINGSIDE_SOURCE_DIR;
 
-// JSON with comments, as VS Code reads it.
+// JSON with lines of comment, as VS Code reads it.
 Json settings(const std::string& file) {
-  return Json::parse(read_file((root / file).string()), nullptr, true, true);
+  static const std::regex comment("\\n *//[^\\n]*");
+  return Json::parse(std::regex_replace("\n" + read_file((root / file).string()), comment, "\n"));
 }
 
 // All sources of the folders that a debugger steps through.

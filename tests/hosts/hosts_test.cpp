@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -202,8 +202,8 @@ void write_alternating_ring(const std::filesystem::path& file) {
   REQUIRE(run_program({ringside_binary, "step", "ring_all_reduce", "-n", "4", "--json", file})
               .exit_code == 0);
   const std::vector<int> place{0, 2, 1, 3};
-  nlohmann::json ring = nlohmann::json::parse(read_file(file));
-  const nlohmann::json schedules = ring["schedules"];
+  Json ring = Json::parse(read_file(file));
+  const Json schedules = ring["schedules"];
   for (std::size_t rank = 0; rank < place.size(); ++rank) {
     auto& own = ring["schedules"][place[rank]] = schedules[rank];
     for (auto& step : own["steps"])
@@ -255,7 +255,7 @@ TEST_CASE("hierarchical all-reduce is faster than a ring where a link of two hos
                                                           limit, limit, bench, bench));
   expect_success(outcome);
   CHECK(contains(outcome.out, "limited\n"));
-  const nlohmann::json written = nlohmann::json::parse(read_file(figures));
+  const Json written = Json::parse(read_file(figures));
   std::vector<double> seconds;
   for (const auto& row : written.is_array() ? written : written.at("results")) {
     CHECK(row.at("wrong") == 0);
@@ -357,7 +357,7 @@ TEST_CASE("both launchers start their ranks again and the job goes on from its c
   std::istringstream rows(read_file(metrics));
   int step = 0;
   for (std::string line; std::getline(rows, line);) {
-    const auto row = nlohmann::json::parse(line);
+    const auto row = Json::parse(line);
     if (row.contains("loss")) CHECK(row.at("step") == ++step);
   }
   CHECK(step == 60);

@@ -6,12 +6,12 @@
 #include <cstdlib>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
+#include "base/json.hpp"
 #include "collectives/selection/calibration_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
@@ -24,7 +24,6 @@ using autograd::library_for;
 using autograd::MatrixLibrary;
 using autograd::product_kinds;
 using autograd::ProductKind;
-using nlohmann::json;
 
 namespace {
 
@@ -36,10 +35,10 @@ class CacheFolder {
     before_ ? ::setenv("XDG_CACHE_HOME", before_->c_str(), 1) : ::unsetenv("XDG_CACHE_HOME");
     for (const ProductKind& kind : product_kinds) autograd::multiply_by(kind, MatrixLibrary::blas);
   }
-  void write(const json& content) const {
+  void write(const Json& content) const {
     directory_.write("ringside/calibration.json", content.dump());
   }
-  json read() const { return json::parse(read_file(collectives::calibration_file())); }
+  Json read() const { return Json::parse(read_file(collectives::calibration_file())); }
 
  private:
   std::optional<std::string> before_ = environment("XDG_CACHE_HOME");
@@ -88,14 +87,14 @@ TEST_CASE("products go to the library that the calibration found to be faster") 
 
 TEST_CASE("a new calibration takes the place of the old one, and other entries stay") {
   const CacheFolder cache;
-  const json of_a_transport = {{"transport", "tcp"}, {"alpha_us", 3}};
+  const Json of_a_transport = {{"transport", "tcp"}, {"alpha_us", 3}};
   cache.write({{"entries", {of_a_transport}}});
   keep_products(two_faster());
   keep_products({{product_kinds[4], 1.5}});
-  const json entries = cache.read().at("entries");
+  const Json entries = cache.read().at("entries");
   REQUIRE(entries.size() == 2);
   CHECK(entries[0] == of_a_transport);
-  CHECK(entries[1].at("onednn_speed") == json{{"short NN", 1.5}});
+  CHECK(entries[1].at("onednn_speed") == Json{{"short NN", 1.5}});
   begin_computing(1);
   CHECK(kinds_by_onednn() == if_there(1));
 }
@@ -103,16 +102,16 @@ TEST_CASE("a new calibration takes the place of the old one, and other entries s
 TEST_CASE("an entry for another BLAS or host does not count, and unknown keys do no harm") {
   const CacheFolder cache;
   keep_products(two_faster());
-  const json good = cache.read();
+  const Json good = cache.read();
   for (const char* key : {"blas", "host", "cores", "products"}) {
     CAPTURE(key);
-    json other = good;
+    Json other = good;
     other["entries"][0][key] = "another";
     cache.write(other);
     begin_computing(1);
     CHECK(kinds_by_onednn() == by_default());
   }
-  json more = good;
+  Json more = good;
   more["version"] = 7;
   more["entries"][0]["measured"] = "on a Sunday";
   more["entries"][0]["onednn_speed"]["medium NT"] = 3;

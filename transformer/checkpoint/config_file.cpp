@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
@@ -24,10 +24,9 @@ using autograd::DType;
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 // The parameters of RoPE as old and new versions of transformers read them.
-nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
+Json rope_scaling_json(const RopeScaling& scaling) {
   switch (scaling.kind) {
     case RopeScaling::none:
       return nullptr;
@@ -44,7 +43,7 @@ nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
 }
 
 // What only Mixtral and Qwen3-MoE have.
-void add_experts(nlohmann::ordered_json& json, const Config& config) {
+void add_experts(Json& json, const Config& config) {
   if (config.experts == 0) return;
   json["num_experts_per_tok"] = config.experts_per_token;
   json["router_aux_loss_coef"] = config.balance;
@@ -55,7 +54,7 @@ void add_experts(nlohmann::ordered_json& json, const Config& config) {
     json["moe_intermediate_size"] = config.d_ff;
     json["norm_topk_prob"] = true;  // the weights of the chosen experts add up to 1
     json["decoder_sparse_step"] = 1;
-    json["mlp_only_layers"] = nlohmann::ordered_json::array();
+    json["mlp_only_layers"] = Json::array();
   } else {
     json["num_local_experts"] = config.experts;
     json["router_jitter_noise"] = 0.0;
@@ -78,33 +77,32 @@ const Family& family_of(const Config& config) {
   });
 }
 
-nlohmann::ordered_json config_json(const Config& config, DType dtype) {
+Json config_json(const Config& config, DType dtype) {
   const Family& family = family_of(config);
-  nlohmann::ordered_json json = {
-      {"architectures", {family.architecture}},
-      {"model_type", family.model_type},
-      {"vocab_size", config.vocabulary},
-      {"hidden_size", config.d_model},
-      {"intermediate_size", config.d_ff},
-      {"num_hidden_layers", config.layers},
-      {"num_attention_heads", config.heads},
-      {"num_key_value_heads", config.kv_heads},
-      {"head_dim", config.head_size()},
-      {"max_position_embeddings", config.sequence},
-      {"hidden_act", "silu"},
-      {"rms_norm_eps", config.norm_epsilon},
-      {"rope_theta", config.rope_theta},
-      {"rope_scaling", rope_scaling_json(config.rope_scaling)},
-      {"tie_word_embeddings", config.tied_head},
-      {"attention_bias", false},
-      {"mlp_bias", false},
-      {"initializer_range", 0.02},
-      {"bos_token_id", nullptr},  // a vocabulary of bytes has no such tokens
-      {"eos_token_id", nullptr},
-      {"torch_dtype", dtype == DType::fp64   ? "float64"
-                      : dtype == DType::bf16 ? "bfloat16"
-                                             : "float32"},
-      {"use_cache", true}};
+  Json json = {{"architectures", {family.architecture}},
+               {"model_type", family.model_type},
+               {"vocab_size", config.vocabulary},
+               {"hidden_size", config.d_model},
+               {"intermediate_size", config.d_ff},
+               {"num_hidden_layers", config.layers},
+               {"num_attention_heads", config.heads},
+               {"num_key_value_heads", config.kv_heads},
+               {"head_dim", config.head_size()},
+               {"max_position_embeddings", config.sequence},
+               {"hidden_act", "silu"},
+               {"rms_norm_eps", config.norm_epsilon},
+               {"rope_theta", config.rope_theta},
+               {"rope_scaling", rope_scaling_json(config.rope_scaling)},
+               {"tie_word_embeddings", config.tied_head},
+               {"attention_bias", false},
+               {"mlp_bias", false},
+               {"initializer_range", 0.02},
+               {"bos_token_id", nullptr},  // a vocabulary of bytes has no such tokens
+               {"eos_token_id", nullptr},
+               {"torch_dtype", dtype == DType::fp64   ? "float64"
+                               : dtype == DType::bf16 ? "bfloat16"
+                                                      : "float32"},
+               {"use_cache", true}};
   add_experts(json, config);
   return json;
 }
@@ -382,16 +380,16 @@ std::vector<std::string> changes_of_config(const fs::path& directory, const std:
   const Json now = read_json(directory / "config.json");
   const Json then = parse_strictly(saved, "the saved configuration", 8);
   std::vector<std::string> changes;
-  const auto value = [](const Json& json, const std::string& key) {
-    return json.contains(key) ? shown(json[key]) : "not there";
-  };
+  const auto text = [](const Json* value) { return value ? shown(*value) : "not there"; };
   std::set<std::string> keys;
   for (const Json* json : {&now, &then})
     for (const auto& [key, ignored] : json->items()) keys.insert(key);
-  for (const std::string& key : keys)
-    if (value(now, key) != value(then, key))
+  for (const std::string& key : keys) {
+    const Json *const value = now.find(key), *const saved_value = then.find(key);
+    if (value == nullptr || saved_value == nullptr || *value != *saved_value)
       changes.push_back(
-          fmt::format("{} is {} and was {}", shown(key), value(now, key), value(then, key)));
+          fmt::format("{} is {} and was {}", shown(key), text(value), text(saved_value)));
+  }
   return changes;
 }
 

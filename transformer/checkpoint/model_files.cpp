@@ -1,15 +1,13 @@
 #include "transformer/checkpoint/model_files.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 namespace {
 

@@ -9,18 +9,16 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/sha256.hpp"
 #include "base/text/printable.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {
 namespace {
-
-using Json = nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little,
               "safetensors files are little-endian, and bytes are not swapped here");
@@ -80,7 +78,7 @@ std::optional<std::uint64_t> bytes_of_shape(const std::vector<std::int64_t>& sha
 }
 
 std::string header_of(const std::vector<ArrayView>& arrays, const Metadata& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
   for (const ArrayView& array : arrays) {
@@ -161,9 +159,9 @@ void check_layout(const std::map<std::string, SafetensorsFile::Entry>& entries,
 }
 
 Metadata metadata_of(const Json& json) {
-  const bool strings =
-      json.is_object() &&
-      std::all_of(json.begin(), json.end(), [](const Json& item) { return item.is_string(); });
+  const bool strings = json.is_object() &&
+                       std::all_of(json.items().begin(), json.items().end(),
+                                   [](const Json::Member& item) { return item.value.is_string(); });
   require(strings, "its __metadata__ is not an object of strings");
   return json.get<Metadata>();
 }
@@ -194,7 +192,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
 std::string SafetensorsWriter::header() const {
   if (metadata_.empty()) return header_of(arrays_, metadata_);
   Metadata all = metadata_;
-  all[checksums_key] = Json(checksums_).dump(-1, ' ', true, Json::error_handler_t::replace);
+  all[checksums_key] = Json(checksums_).ascii();
   return header_of(arrays_, all);
 }
 
@@ -306,12 +304,13 @@ std::vector<std::string> SafetensorsFile::changes() {
     }
     now[name] = hexadecimal(hash.digest());
   }
-  const Json then = Json::parse(stored->second, nullptr, false);
-  if (!then.is_object()) return {fmt::format("metadata {}", checksums_key)};
+  const auto json = Json::parse_if_possible(stored->second);
+  if (!json || !json->is_object()) return {fmt::format("metadata {}", checksums_key)};
+  const std::map<std::string, Json> then = *json;
   std::vector<std::string> changed;
   for (const auto& [name, checksum] : now)
-    if (!then.contains(name) || then[name] != checksum) changed.push_back(printable_line(name));
-  for (const auto& [name, checksum] : then.items())
+    if (!then.contains(name) || then.at(name) != checksum) changed.push_back(printable_line(name));
+  for (const auto& [name, checksum] : then)
     if (!now.contains(name)) changed.push_back(printable_line(name) + ", which is missing");
   return changed;
 }

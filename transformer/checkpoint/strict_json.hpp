@@ -6,15 +6,15 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json_fwd.hpp>
+#include "base/json.hpp"
 
 namespace ringside::transformer {
 
 // Parses `text`. Throws Error, "`what` is not JSON", if it is invalid, repeats a key within an
 // object, or is nested more than `deepest` levels deep.
-nlohmann::json parse_strictly(const std::string& text, std::string_view what, int deepest);
+Json parse_strictly(const std::string& text, std::string_view what, int deepest);
 
 // A JSON value for an error message: quoted, in ASCII, at most 100 characters.
-std::string shown(const nlohmann::json& json);
+std::string shown(const Json& json);
 
 }  // namespace ringside::transformer

@@ -7,16 +7,13 @@
 #include <string>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 
 namespace ringside::transformer {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::uint64_t largest_id = std::numeric_limits<std::int32_t>::max();
 
@@ -27,20 +24,20 @@ Tokens sequence_from(const Json& json, std::size_t number) {
   for (const Json& id : json) {
     const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() <= largest_id;
     require(fits, "sequence {} has {:.40} at position {}, which is not a token id", number,
-            id.dump(-1, ' ', true), tokens.size());
+            id.ascii(), tokens.size());
     tokens.push_back(id.get<std::int32_t>());
   }
   return tokens;
 }
 
 std::vector<Tokens> sequences_of_json(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  require(!json.is_discarded(), "it is not JSON");
-  require(json.is_array() && !json.empty(),
+  const auto json = Json::parse_if_possible(text);
+  require(json.has_value(), "it is not JSON");
+  require(json->is_array() && !json->empty(),
           "a list of sequences is expected, such as [[5, 17, 2], [8, 1]]");
-  if (json.front().is_number()) return {sequence_from(json, 0)};
+  if (json->front().is_number()) return {sequence_from(*json, 0)};
   std::vector<Tokens> sequences;
-  for (const Json& sequence : json) sequences.push_back(sequence_from(sequence, sequences.size()));
+  for (const Json& sequence : *json) sequences.push_back(sequence_from(sequence, sequences.size()));
   return sequences;
 }
 

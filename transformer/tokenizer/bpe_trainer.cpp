@@ -6,9 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "transformer/tokenizer/alphabet.hpp"
 
 namespace ringside::transformer {
@@ -201,7 +200,7 @@ class BpeTrainer {
   }
 
   const BpeTrainerOptions& options_;
-  nlohmann::ordered_json pre_tokenizer_;
+  Json pre_tokenizer_;
   std::array<std::int32_t, 256> id_of_byte_{};
   std::vector<std::string> letters_;  // by id
   std::unordered_map<std::string, std::int32_t> ids_;

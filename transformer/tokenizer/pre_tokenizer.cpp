@@ -3,14 +3,10 @@
 #include <map>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
 
 namespace ringside::transformer {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Contractions, words, numbers, other characters. The last of a run of spaces belongs to the word
 // after it.
@@ -83,10 +79,9 @@ Delimiters delimiters_named(const Json& name) {
 
 Pattern pattern_from(const Json& json) {
   if (json.is_object() && json.size() == 1) {
-    const auto only = json.begin();
-    if (only->is_string() && only.key() == "Regex") return Pattern::regex(only->get<std::string>());
-    if (only->is_string() && only.key() == "String")
-      return Pattern::literal(only->get<std::string>());
+    const auto& [kind, text] = json.items()[0];
+    if (text.is_string() && kind == "Regex") return Pattern::regex(text.text());
+    if (text.is_string() && kind == "String") return Pattern::literal(text.text());
   }
   fail("the pattern of its pre_tokenizer Split is {:.60}, neither a Regex nor a String",
        json.dump());

@@ -12,8 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json.hpp"
 #include "transformer/tokenizer/pattern.hpp"
 
 namespace ringside::transformer {
@@ -39,7 +38,7 @@ class PreTokenizer {
  public:
   // From "pre_tokenizer" of a tokenizer.json: ByteLevel, or a Sequence of Split and Digits that
   // ends with ByteLevel. Throws Error that names what is there instead.
-  explicit PreTokenizer(const nlohmann::ordered_json& json);
+  explicit PreTokenizer(const Json& json);
 
   // Calls `take` with each word of `text`, which may be any bytes. A word is a view into `text`.
   // But if a space was put before it (add_prefix_space), it is valid only during the call.
@@ -52,9 +51,9 @@ class PreTokenizer {
     bool invert;
     bool add_space;  // before every piece that does not begin with one
   };
-  void add_split(const nlohmann::ordered_json& json);
-  void add_digits(const nlohmann::ordered_json& json);
-  void add_byte_level(const nlohmann::ordered_json& json);
+  void add_split(const Json& json);
+  void add_digits(const Json& json);
+  void add_byte_level(const Json& json);
   void words_from(std::size_t stage, std::string_view text, const TakePiece& take) const;
 
   std::vector<Stage> stages_;
@@ -62,6 +61,6 @@ class PreTokenizer {
 
 // The "pre_tokenizer" of GPT-2's tokenizer.json. With an expression, that expression cuts instead
 // (Split, then ByteLevel).
-nlohmann::ordered_json byte_level_pre_tokenizer(const std::string& expression = "");
+Json byte_level_pre_tokenizer(const std::string& expression = "");
 
 }  // namespace ringside::transformer

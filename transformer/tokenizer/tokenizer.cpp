@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "transformer/tokenizer/alphabet.hpp"
 
 namespace ringside::transformer {
@@ -23,8 +22,7 @@ std::int64_t largest_id_of(std::size_t tokens) {
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizerParts parts)
-    : parts_(std::move(parts)),
-      pre_tokenizer_(nlohmann::ordered_json::parse(parts_.pre_tokenizer)) {
+    : parts_(std::move(parts)), pre_tokenizer_(Json::parse(parts_.pre_tokenizer)) {
   id_of_byte_.fill(-1);
   add_vocabulary();
   add_merges();

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "transformer/tokenizer/alphabet.hpp"
 
@@ -13,42 +12,36 @@ namespace ringside::transformer {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-// For the vocabulary: finds one of 100,000 keys fast. An ordered_json searches them one by one.
-using Sorted = nlohmann::json;
 
 // The member `name`, or null if there is none.
-template <class J>
-J member(const J& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() ? J() : *found;
+const Json& member(const Json& object, std::string_view name) {
+  static const Json none;
+  const Json* const found = object.find(name);
+  return found == nullptr ? none : *found;
 }
 
-template <class J>
-std::string shown(const J& json) {
-  return fmt::format("{:.60}", json.dump(-1, ' ', true));
+std::string shown(const Json& json) {
+  return fmt::format("{:.60}", json.ascii());
 }
 
 std::string type_of(const Json& json) {
-  const Json type = json.is_object() ? member(json, "type") : Json();
+  const Json& type = member(json, "type");
   return type.is_string() ? type.get<std::string>() : shown(json);
 }
 
 bool flag(const Json& object, const char* name) {
-  const Json value = member(object, name);
+  const Json& value = member(object, name);
   require(value.is_null() || value.is_boolean(), "{} is {}, neither true nor false", name,
           shown(value));
   return value == true;
 }
 
 // An id. The Tokenizer checks it against the others.
-template <class J>
-std::int32_t id_from(const J& value, std::string_view whose) {
+std::int32_t id_from(const Json& value, std::string_view whose) {
   const bool fits =
-      value.is_number_unsigned() && value.template get<std::uint64_t>() < (std::uint64_t{1} << 31);
+      value.is_number_unsigned() && value.get<std::uint64_t>() < (std::uint64_t{1} << 31);
   require(fits, "the id of \"{}\" is {}, which is not an id", whose, shown(value));
-  return value.template get<std::int32_t>();
+  return value.get<std::int32_t>();
 }
 
 void refuse_other_kinds(const Json& json, const Json& model) {
@@ -57,21 +50,21 @@ void refuse_other_kinds(const Json& json, const Json& model) {
             "it asks for {}, which Ringside does not support: set \"{}\" to null", changes_length,
             changes_length);
   }
-  const Json normalizer = member(json, "normalizer");
+  const Json& normalizer = member(json, "normalizer");
   require(normalizer.is_null(),
           "it changes the text before encoding (normalizer {}), which Ringside does not support",
           type_of(normalizer));
   require(model.is_object(), "it has no model");
   require(!model.contains("type") || model["type"] == "BPE",
           "its model is {}, but Ringside knows BPE only", type_of(model));
-  const Json dropout = member(model, "dropout");
+  const Json& dropout = member(model, "dropout");
   require(dropout.is_null() || dropout == 0,
           "its model leaves merges out at random (dropout {}), which Ringside does not support",
           shown(dropout));
   require(!flag(model, "byte_fallback"),
           "its model is not byte-level: it has tokens such as <0x00> for bytes (byte_fallback)");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const Json value = member(model, affix);
+    const Json& value = member(model, affix);
     require(value.is_null() || value == "",
             "its model marks tokens with {} {}, which Ringside does not support", affix,
             shown(value));
@@ -80,14 +73,14 @@ void refuse_other_kinds(const Json& json, const Json& model) {
 
 void refuse_other_decoders(const Json& decoder) {
   if (type_of(decoder) == "Sequence") {
-    const Json parts = member(decoder, "decoders");
+    const Json& parts = member(decoder, "decoders");
     if (parts.is_array() && parts.size() == 1) return refuse_other_decoders(parts[0]);
   }
   require(type_of(decoder) == "ByteLevel", "its decoder is {}, but Ringside knows ByteLevel only",
           type_of(decoder));
 }
 
-std::vector<std::pair<std::string, std::int32_t>> vocabulary_from(const Sorted& json) {
+std::vector<std::pair<std::string, std::int32_t>> vocabulary_from(const Json& json) {
   require(json.is_object(), "its model has no vocab that gives each token an id");
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;
   for (const auto& [letters, id] : json.items())
@@ -96,7 +89,7 @@ std::vector<std::pair<std::string, std::int32_t>> vocabulary_from(const Sorted& 
 }
 
 // "a b" in older files, ["a", "b"] in newer ones, where a token may have a space in it.
-std::pair<std::string, std::string> merge_from(const Sorted& json, std::size_t number) {
+std::pair<std::string, std::string> merge_from(const Json& json, std::size_t number) {
   if (json.is_array() && json.size() == 2 && json[0].is_string() && json[1].is_string()) {
     return {json[0].get<std::string>(), json[1].get<std::string>()};
   }
@@ -109,11 +102,11 @@ std::pair<std::string, std::string> merge_from(const Sorted& json, std::size_t n
   fail("merge {} is {}, not two tokens", number, shown(json));
 }
 
-std::vector<std::pair<std::string, std::string>> merges_from(const Sorted& json) {
+std::vector<std::pair<std::string, std::string>> merges_from(const Json& json) {
   require(json.is_array(), "its model has no list of merges");
   std::vector<std::pair<std::string, std::string>> merges;
-  for (const Sorted& merge : json) {
-    if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version"))
+  for (const Json& merge : json) {
+    if (merge.is_string() && merge.text().starts_with("#version"))
       continue;  // a comment in old files
     merges.push_back(merge_from(merge, merges.size()));
   }
@@ -125,7 +118,7 @@ std::vector<AddedToken> added_from(const Json& json) {
   require(json.is_array(), "its added_tokens are {}, not a list", shown(json));
   std::vector<AddedToken> added;
   for (const Json& token : json) {
-    const Json content = token.is_object() ? member(token, "content") : Json();
+    const Json& content = member(token, "content");
     require(content.is_string(), "the added token {} has no content", shown(token));
     const std::string text = content.get<std::string>();
     require(
@@ -142,24 +135,22 @@ std::vector<AddedToken> added_from(const Json& json) {
 // TemplateProcessing: "single" is a list of special tokens, with {"Sequence": {"id": "A"}} in the
 // place of the text.
 void add_template(const Json& json, TokenizerParts& parts) {
-  const Json single = member(json, "single"), special = member(json, "special_tokens");
+  const Json &single = member(json, "single"), &special = member(json, "special_tokens");
   require(single.is_array() && special.is_object(),
           "its post_processor TemplateProcessing has no single, or no special_tokens");
   bool after_text = false;
   for (const Json& piece : single) {
-    const Json token = piece.is_object() ? member(piece, "SpecialToken") : Json();
+    const Json& token = member(piece, "SpecialToken");
     if (token.is_null()) {
-      require(piece.is_object() && piece.contains("Sequence") && !after_text,
+      require(piece.contains("Sequence") && !after_text,
               "its post_processor TemplateProcessing has {} in single", shown(piece));
       after_text = true;
       continue;
     }
-    const Json name = token.is_object() ? member(token, "id") : Json();
-    const Json meant =
-        name.is_string() ? member(special, name.get_ref<const std::string&>().c_str()) : Json();
-    const Json ids = meant.is_object() ? member(meant, "ids") : Json();
-    require(ids.is_array(), "its post_processor TemplateProcessing does not say which ids {} has",
-            shown(name));
+    const Json& name = member(token, "id");
+    const Json& ids = member(member(special, name.is_string() ? name.text() : ""), "ids");
+    require(name.is_string() && ids.is_array(),
+            "its post_processor TemplateProcessing does not say which ids {} has", shown(name));
     for (const Json& id : ids)
       (after_text ? parts.after : parts.before).push_back(id_from(id, name.get<std::string>()));
   }
@@ -182,44 +173,31 @@ void add_post_processor(const Json& json, TokenizerParts& parts) {
   for (const Json& processor : processors) add_post_processor(processor, parts);
 }
 
-// `json` is the file without "vocab" and "merges"; `lists` is "model" with these alone.
-TokenizerParts parts_from(const Json& json, const Sorted& lists) {
+Json parse_json(std::string_view text) {
+  try {
+    return Json::parse(text, {.what = "it", .deepest = 32});
+  } catch (const JsonError&) {
+    fail("it is not JSON");
+  }
+}
+
+TokenizerParts parts_from(const Json& json) {
   require(json.is_object(), "it is not an object");
-  const Json model = member(json, "model");
+  const Json& model = member(json, "model");
   refuse_other_kinds(json, model);
   refuse_other_decoders(member(json, "decoder"));
   TokenizerParts parts;
-  parts.vocabulary = vocabulary_from(member(lists, "vocab"));
-  parts.merges = merges_from(member(lists, "merges"));
+  parts.vocabulary = vocabulary_from(member(model, "vocab"));
+  parts.merges = merges_from(member(model, "merges"));
   parts.ignore_merges = flag(model, "ignore_merges");
   parts.added = added_from(member(json, "added_tokens"));
-  const Json unknown = member(model, "unk_token");
+  const Json& unknown = member(model, "unk_token");
   if (unknown.is_string()) parts.unknown = unknown.get<std::string>();
   add_post_processor(member(json, "post_processor"), parts);
   parts.pre_tokenizer = member(json, "pre_tokenizer").dump();
   parts.post_processor = member(json, "post_processor").dump();
   parts.decoder = member(json, "decoder").dump();
   return parts;
-}
-
-// Parses the members for which wanted(depth, key) is true. Throws Error if the text is nested so
-// deeply that parsing could exhaust the memory.
-template <class J, class Wanted>
-J parse_json(std::string_view text, Wanted wanted) {
-  const auto check = [&](int depth, typename J::parse_event_t event, J& value) {
-    require(depth <= 32, "it is nested more than 32 levels deep");
-    return event != J::parse_event_t::key ||
-           wanted(depth, value.template get_ref<const std::string&>());
-  };
-  try {
-    return J::parse(text, check);
-  } catch (const typename J::exception&) {
-    fail("it is not JSON");
-  }
-}
-
-bool is_long_list(int depth, const std::string& key) {
-  return depth == 2 && (key == "vocab" || key == "merges");
 }
 
 Json added_json(const std::vector<AddedToken>& added) {
@@ -242,10 +220,10 @@ Json model_json(const Tokenizer& tokenizer) {
   std::sort(by_id.begin(), by_id.end(),
             [](const auto& a, const auto& b) { return a.second < b.second; });
   std::unordered_map<std::int32_t, const std::string*> letters;
-  Json::object_t vocabulary;
+  Json vocabulary = Json::object();
   for (const auto& [text, id] : by_id) {
     letters[id] = &text;
-    vocabulary.emplace_back(text, id);  // operator[] would search all earlier entries
+    vocabulary.items().push_back({text, id});  // operator[] would search all earlier entries
   }
   Json merges = Json::array();
   for (const auto& [left, right] : tokenizer.merges().in_order())
@@ -271,12 +249,7 @@ void write_file(const fs::path& path, const std::string& text) {
 }  // namespace
 
 Tokenizer parse_tokenizer(std::string_view text) {
-  const auto json = parse_json<Json>(
-      text, [](int depth, const std::string& key) { return !is_long_list(depth, key); });
-  const auto lists = parse_json<Sorted>(text, [](int depth, const std::string& key) {
-    return depth == 1 ? key == "model" : is_long_list(depth, key) || depth > 2;
-  });
-  return Tokenizer(parts_from(json, lists.is_object() ? member(lists, "model") : Sorted()));
+  return Tokenizer(parts_from(parse_json(text)));
 }
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {

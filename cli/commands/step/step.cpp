@@ -128,7 +128,7 @@ void step(const StepOptions& given) {
                  {"ranks", options.ranks}};
     json["root"] = has_root(algorithm.collective) ? Json(options.root) : Json();
     json["chunks"] = schedules[0].chunks;
-    json["schedules"] = Json(nlohmann::json(schedules));
+    json["schedules"] = schedules;
     json.update(drawn);
     json["findings"] = findings;
     write_json_file(options.json, json);

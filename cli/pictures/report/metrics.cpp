@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
+#include "base/json.hpp"
 
 namespace ringside::cli {
 
@@ -22,14 +21,14 @@ Metrics read_metrics(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     ++number;
     try {
-      const auto row = nlohmann::json::parse(line);
+      const auto row = Json::parse(line);
       const std::int64_t step = row.at("step");
       if (row.contains("validation_bits_per_byte"))
         metrics.validations.emplace_back(step, row.at("validation_bits_per_byte"));
       else
         metrics.steps.push_back({step, row.at("bits_per_byte"), row.at("step_seconds"),
                                  row.at("communication_seconds"), row.at("tokens_per_second")});
-    } catch (const nlohmann::json::exception&) {
+    } catch (const Error&) {
       fail("line {} of {} is not a row of `ringside train --metrics`", number, path);
     }
   }

@@ -10,7 +10,6 @@
 #include "collectives/proof/lockstep.hpp"
 
 using namespace ringside::collectives;
-using ringside::exercises::Json;
 
 namespace ringside::exercises {
 

@@ -18,11 +18,11 @@ static constexpr const char* kinds[] = {"forward",         "backward",         "
                                         "backward_weight", "send_activation",  "receive_activation",
                                         "send_gradient",   "receive_gradient", "reduce_gradients"};
 
-void nlohmann::adl_serializer<Action>::to_json(json& json, const Action& action) {
-  json = {kinds[static_cast<std::size_t>(action.kind)], action.stage, action.micro_batch};
+ringside::Json ringside::JsonForm<Action>::to_json(const Action& action) {
+  return {kinds[static_cast<std::size_t>(action.kind)], action.stage, action.micro_batch};
 }
 
-Action nlohmann::adl_serializer<Action>::from_json(const json& json) {
+Action ringside::JsonForm<Action>::from_json(const Json& json) {
   const std::string name = json.at(0);
   const auto found = std::find(std::begin(kinds), std::end(kinds), name);
   ringside::require(found != std::end(kinds), "there is no action {}; there are {}", name,

@@ -9,9 +9,9 @@
 
 // ["forward", stage, micro-batch], or "backward".
 template <>
-struct nlohmann::adl_serializer<ringside::pipeline_parallel::Action> {
-  static void to_json(json& json, const ringside::pipeline_parallel::Action& action);
-  static ringside::pipeline_parallel::Action from_json(const json& json);
+struct ringside::JsonForm<ringside::pipeline_parallel::Action> {
+  static Json to_json(const pipeline_parallel::Action& action);
+  static pipeline_parallel::Action from_json(const Json& json);
 };
 
 namespace ringside::exercises {

@@ -12,16 +12,14 @@
 
 // A number; in an answer also "inf".
 template <>
-struct nlohmann::adl_serializer<ringside::planning::Quantity> {
-  static void to_json(json& json, const ringside::planning::Quantity& quantity) {
-    json = quantity.value();
-  }
+struct ringside::JsonForm<ringside::planning::Quantity> {
+  static Json to_json(const planning::Quantity& quantity) { return quantity.value(); }
 };
 template <>
-struct nlohmann::adl_serializer<ringside::planning::Term> {
-  static ringside::planning::Term from_json(const json& json) {
+struct ringside::JsonForm<ringside::planning::Term> {
+  static planning::Term from_json(const Json& json) {
     const double value = json.is_string() ? std::stod(json.get<std::string>()) : json.get<double>();
-    return {"", "", {"your program's answer", value}, ringside::planning::Unit::number, ""};
+    return {"", "", {"your program's answer", value}, planning::Unit::number, ""};
   }
 };
 

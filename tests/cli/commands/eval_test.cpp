@@ -7,8 +7,8 @@
 #include <fstream>
 #include <span>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.hpp"
+#include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/safetensors.hpp"
@@ -64,10 +64,8 @@ void check_against_reference(const std::string& name, const std::string& dtype,
 
   SafetensorsFile expected(reference / name / "expected.safetensors"), gradients(grads),
       given(logits);
-  std::ifstream file(json);
-  const auto written = nlohmann::json::parse(file);
-  std::ifstream token_file(reference / "tokens.json");
-  const auto tokens = nlohmann::json::parse(token_file);
+  const auto written = Json::parse(read_file(json));
+  const auto tokens = Json::parse(read_file(reference / "tokens.json"));
   CHECK(std::abs(written["loss"].get<double>() - numbers<double>(expected, "loss")[0]) <
         loss_tolerance);
   CHECK(written["tokens"] == 33);
@@ -110,8 +108,7 @@ TEST_CASE("eval gives PyTorch's loss, probabilities and gradients") {
 TEST_CASE("eval and generate refuse a model that does not fit before they allocate memory") {
   TemporaryDirectory directory;
   fs::copy_file(reference / "tied" / "config.json", directory.path() / "config.json");
-  std::ifstream file(directory.path() / "config.json");
-  auto config = nlohmann::json::parse(file);
+  auto config = Json::parse(read_file(directory.path() / "config.json"));
   config["vocab_size"] = 300, config["hidden_size"] = 80'000, config["intermediate_size"] = 300'000,
   config["num_hidden_layers"] = 200;
   config.erase("head_dim");
@@ -145,7 +142,7 @@ TEST_CASE("eval reads a sharded checkpoint and gives bits per byte if a token's 
   CHECK_FALSE(contains(unsharded.out, "bits per byte"));  // 29 tokens are not bytes
   fs::rename(directory.path() / "model.safetensors",
              directory.path() / "model-00001-of-00001.safetensors");
-  nlohmann::json index;
+  Json index;
   {
     const SafetensorsFile file(directory.path() / "model-00001-of-00001.safetensors");
     for (const auto& [name, entry] : file.entries())

@@ -10,12 +10,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/read_file.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
 
 using namespace ringside::testing;
-using ringside::cli::Json;
+using ringside::Json;
 
 namespace {
 
@@ -66,8 +67,7 @@ struct FakeMachine {
     return run_program(command, variables, ringside::Seconds(60));
   }
   Json file(const std::string& name = "out/gpu-check.json") const {
-    std::ifstream file(folder / name);
-    return Json::parse(file);
+    return Json::parse(read_file(folder / name));
   }
   // "all_reduce: ok", a line for each step.
   std::string results(const std::string& name = "out/gpu-check.json") const {

@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
@@ -16,8 +16,6 @@ using namespace ringside::testing;
 
 namespace {
 
-using Json = nlohmann::json;
-
 // Repeats the command until its figures are as wanted: at most 20 seconds.
 Json figures_where(pid_t rank, const std::function<bool(const Json&)>& wanted) {
   Json figures;
@@ -25,7 +23,7 @@ Json figures_where(pid_t rank, const std::function<bool(const Json&)>& wanted) {
     const Outcome outcome =
         run_program({ringside_binary, "status", std::to_string(rank), "--json", "-"});
     CHECK(contains(outcome.err, "rank 0 "));  // the view of people
-    REQUIRE(Json::accept(outcome.out));
+    REQUIRE(Json::parse_if_possible(outcome.out));
     figures = Json::parse(outcome.out);
     return wanted(figures);
   });

@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
@@ -49,7 +49,7 @@ TEST_CASE("step context writes its figures and a picture") {
   const Outcome outcome =
       step({"context", "-n", "3", "--sequence", "30", "--json", "-", "--svg", svg.string()});
   CHECK(outcome.exit_code == 0);
-  const auto json = nlohmann::json::parse(outcome.out.substr(outcome.out.find('{')));
+  const auto json = Json::parse(outcome.out.substr(outcome.out.find('{')));
   CHECK(json["order"] == "contiguous");
   CHECK(json["by_rank"].size() == 3);
   CHECK(json["blocks"].size() == 9);
@@ -62,7 +62,7 @@ TEST_CASE("step experts shows choices, counts and the rows that ranks exchange")
   const Outcome outcome =
       step({"experts", "-n", "2", "--experts", "4", "--tokens", "3", "--json", "-"});
   CHECK(outcome.exit_code == 0);
-  const auto json = nlohmann::json::parse(outcome.out.substr(outcome.out.find('{')));
+  const auto json = Json::parse(outcome.out.substr(outcome.out.find('{')));
   std::int64_t sent = 0, computed = 0, counted = 0, to_other = 0;
   for (const auto& rank : json["by_rank"]) {
     sent += rank["rows_sent"].get<std::int64_t>();

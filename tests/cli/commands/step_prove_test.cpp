@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "cli/pictures/schedule/step_table.hpp"
@@ -88,7 +89,7 @@ std::string on_a_terminal(const testing::Variables& variables) {
 struct TemporaryFile {
   std::string path = fmt::format("/tmp/ringside_step_prove_test_{}.json", getpid());
   ~TemporaryFile() { std::remove(path.c_str()); }
-  Json json() const { return Json::parse(std::ifstream(path)); }
+  Json json() const { return Json::parse(read_file(path)); }
 };
 
 TEST_CASE("step draws the ring reduce-scatter of three ranks") {

@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 
@@ -79,7 +79,7 @@ TEST_CASE("docs/your_own.md: twelve lines of Python are proved, drawn, measured 
                                          "--repeat", "3", "--json", folder / "bench.json"});
   CAPTURE(measured.err);
   REQUIRE(measured.exit_code == 0);
-  const auto rows = nlohmann::json::parse(read_file(folder / "bench.json"));
+  const auto rows = Json::parse(read_file(folder / "bench.json"));
   REQUIRE(rows.size() == 8);
   CHECK(rows[0]["algorithm"] == "my.json");
   CHECK(rows[1]["algorithm"] == "ring");

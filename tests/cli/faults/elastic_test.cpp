@@ -10,8 +10,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/sample.hpp"
@@ -49,9 +49,9 @@ std::vector<std::pair<int, int>> steps_of(const std::string& metrics) {
   std::vector<std::pair<int, int>> steps;
   std::istringstream lines(read_if_possible(metrics).value_or(""));
   for (std::string line; std::getline(lines, line);) {
-    const auto row = nlohmann::json::parse(line, nullptr, false);
-    if (row.is_object() && row.contains("ranks"))
-      steps.emplace_back(row["step"], static_cast<int>(row["ranks"].size()));
+    const auto row = Json::parse_if_possible(line);
+    if (row && row->contains("ranks"))
+      steps.emplace_back(row->at("step"), static_cast<int>(row->at("ranks").size()));
   }
   return steps;
 }
@@ -176,8 +176,7 @@ TEST_CASE("a job on a mesh that loses a rank starts again from its last checkpoi
   CHECK(outcome.survivors == "");
   std::istringstream lines(read_file(metrics));
   int rows = 0;
-  for (std::string line; std::getline(lines, line);)
-    CHECK(nlohmann::json::parse(line)["step"] == ++rows);
+  for (std::string line; std::getline(lines, line);) CHECK(Json::parse(line)["step"] == ++rows);
   CHECK(rows >= 5);  // those of the checkpoint; the second kill may come before a further step
 }
 

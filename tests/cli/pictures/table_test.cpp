@@ -2,7 +2,8 @@
 #include "cli/pictures/table.hpp"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
+
+#include "base/json.hpp"
 
 using namespace ringside::cli;
 

@@ -38,7 +38,7 @@ const std::string with_a_call = bytes_of(
 }  // namespace
 
 TEST_CASE("a pickle of data is the JSON that it would be") {
-  const auto expected = nlohmann::json::parse(R"({
+  const auto expected = Json::parse(R"({
       "entries": [{"name": "gloo:all_reduce", "sizes": [[1000], []], "ended": true}],
       "numbers": [null, false, 7, 300, 70000, -5, 1099511627776, 0.5],
       "pair": ["entries", 2], "one": ["a"], "three": [1, 2, 3], "5": {}})");

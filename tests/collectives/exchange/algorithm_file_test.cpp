@@ -15,14 +15,13 @@
 using namespace ringside;
 using namespace ringside::collectives;
 using namespace ringside::tests;
-using nlohmann::json;
 
 namespace {
 
 // A file that goes with the test case.
 class File {
  public:
-  File(const std::string& name, const json& content) : File(name, content.dump()) {}
+  File(const std::string& name, const Json& content) : File(name, content.dump()) {}
   File(const std::string& name, const std::string& text)
       : path_((std::filesystem::temp_directory_path() / fmt::format("{}-{}", ::getpid(), name))) {
     std::ofstream(path_) << text;
@@ -35,11 +34,11 @@ class File {
   std::filesystem::path path_;
 };
 
-json object_of(Collective collective, const std::vector<Schedule>& schedules, int root = 0) {
+Json object_of(Collective collective, const std::vector<Schedule>& schedules, int root = 0) {
   return {{"collective", name_of(collective)}, {"root", root}, {"schedules", schedules}};
 }
 
-json object_of(Collective collective, std::string_view name, int size, int root = 0) {
+Json object_of(Collective collective, std::string_view name, int size, int root = 0) {
   return object_of(collective, make_schedules(find_algorithm(collective, name), size, root), root);
 }
 
@@ -105,13 +104,13 @@ TEST_CASE("a wrong algorithm is refused with the sentence of the proof") {
 }
 
 TEST_CASE("what is wrong with the form of a file is said with the place") {
-  const auto says = [](const json& content, const std::string& expected) {
+  const auto says = [](const Json& content, const std::string& expected) {
     const File file("form.json", content);
     CHECK(error_of(file) ==
           fmt::format("the algorithm {} cannot be used: {}", std::string(file), expected));
   };
-  json ring = object_of(Collective::all_reduce, "ring", 3);
-  json other = ring;
+  Json ring = object_of(Collective::all_reduce, "ring", 3);
+  Json other = ring;
   other["schedules"][2]["steps"][1]["send"].erase("to");
   says(other,
        R"(rank 2, step 1: {"count":1,"first":0} has no integer 'to': expected "to", "first", )"
@@ -134,7 +133,7 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
   other = ring;
   other["schedules"][0]["chunks"] = 1 << 20;
   says(other, "a buffer has 1 to 16384 chunks, not 1048576");
-  says(json::object(),
+  says(Json::object(),
        R"(expected {"collective": "all_reduce", "schedules": [one for each rank]})");
   says({ring, object_of(Collective::broadcast, "binomial", 3)}, "one file is for one collective");
   CHECK(contains(error_of(File("form.json", std::string("{"))), "parse error"));
@@ -143,7 +142,7 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
 }
 
 TEST_CASE("a file is for the numbers of ranks that it has, and for its collective") {
-  const File file("two.json", json{object_of(Collective::all_reduce, "ring", 2),
+  const File file("two.json", Json{object_of(Collective::all_reduce, "ring", 2),
                                    object_of(Collective::all_reduce, "ring", 4)});
   const Algorithm& algorithm = load_proved_algorithm(file);
   CHECK(make_schedules(algorithm, 4).size() == 4);

@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/read_file.hpp"
 #include "collectives/transport/link.hpp"
 
 using namespace ringside;
@@ -108,8 +109,8 @@ TEST_CASE("costs that are written are read again, and entries of others stay") {
   check_same(costs_here("shm"), odd_costs(2));
   CHECK(costs_here("threads") == built_in_costs("threads"));
 
-  nlohmann::json file = nlohmann::json::parse(std::ifstream(calibration_file()));
-  nlohmann::json elsewhere = file["entries"][0];
+  Json file = Json::parse(read_file(calibration_file()));
+  Json elsewhere = file["entries"][0];
   elsewhere["host"] = "some-other-host";
   elsewhere["alpha_us"] = 77;
   file["entries"].push_back(elsewhere);
@@ -117,7 +118,7 @@ TEST_CASE("costs that are written are read again, and entries of others stay") {
   keep_calibration({{"tcp", odd_costs(3)}});
   check_same(costs_here("tcp"), odd_costs(3));
   check_same(costs_here("shm"), odd_costs(2));
-  file = nlohmann::json::parse(std::ifstream(calibration_file()));
+  file = Json::parse(read_file(calibration_file()));
   REQUIRE(file["entries"].size() == 3);
   CHECK(std::count_if(file["entries"].begin(), file["entries"].end(),
                       [](const auto& entry) { return entry["host"] == "some-other-host"; }) == 1);
@@ -129,10 +130,9 @@ TEST_CASE("an entry for another host or another number of cores is not for this 
   const CacheFolder cache;
   keep_calibration({{"tcp", odd_costs(1)}});
   for (const char* key : {"host", "cores", "transport"}) {
-    nlohmann::json file = nlohmann::json::parse(std::ifstream(calibration_file()));
+    Json file = Json::parse(read_file(calibration_file()));
     const auto before = file;
-    file["entries"][0][key] =
-        std::string(key) == "cores" ? nlohmann::json(4711) : nlohmann::json("other");
+    file["entries"][0][key] = std::string(key) == "cores" ? Json(4711) : Json("other");
     cache.write(file.dump());
     CHECK(costs_here("tcp") == built_in_costs("tcp"));
     cache.write(before.dump());
@@ -143,7 +143,7 @@ TEST_CASE("an entry for another host or another number of cores is not for this 
 TEST_CASE("a file of a version with corrections of algorithms holds") {
   const CacheFolder cache;
   keep_calibration({{"tcp", odd_costs(1)}});
-  nlohmann::json file = nlohmann::json::parse(std::ifstream(calibration_file()));
+  Json file = Json::parse(read_file(calibration_file()));
   file["entries"][0]["corrected_bytes"] = {1000};
   file["entries"][0]["corrections"] = {{{"algorithm", "ring"}}};
   cache.write(file.dump());
@@ -171,13 +171,12 @@ TEST_CASE("ranks with the same costs have the same checksum, and others another"
 TEST_CASE("an invalid file counts as missing and is replaced") {
   const CacheFolder cache;
   keep_calibration({{"tcp", odd_costs(1)}});
-  const nlohmann::json good = nlohmann::json::parse(std::ifstream(calibration_file()));
+  const Json good = Json::parse(read_file(calibration_file()));
   std::vector<std::string> broken{
       "", "{", "[]", "null", "{\"entries\": 5}", "{\"entries\": [7]}", "\xff\xfe\x00garbage"};
   for (const char* key : {"alpha_us", "beta_ns_per_byte", "buffer_bytes"})
-    for (const nlohmann::json& value : {nlohmann::json(-1), nlohmann::json("x"), nlohmann::json(),
-                                        nlohmann::json::array({1, 2}), nlohmann::json(1e300)}) {
-      nlohmann::json file = good;
+    for (const Json& value : {Json(-1), Json("x"), Json(), Json::array({1, 2}), Json(1e300)}) {
+      Json file = good;
       file["entries"][0][key] = value;
       broken.push_back(file.dump());
       file["entries"][0].erase(key);

@@ -6,15 +6,12 @@
 #include <set>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.hpp"
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
 using namespace ringside::tests;
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 

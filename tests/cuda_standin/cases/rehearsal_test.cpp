@@ -16,8 +16,8 @@
 #include "tests/cli/run_program.hpp"
 
 using namespace ringside::testing;
+using ringside::Json;
 using ringside::Seconds;
-using ringside::cli::Json;
 
 namespace {
 
@@ -114,8 +114,7 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
   std::size_t files = 0;
   for (const auto& entry : fs::directory_iterator(out)) files += entry.is_regular_file();
   CHECK(files == 2);
-  std::ifstream stream(out / "gpu-check.json");
-  const Json json = Json::parse(stream);
+  const Json json = Json::parse(ringside::read_file(out / "gpu-check.json"));
   CHECK(contains(json.at("libraries").get<std::string>(),
                  "libcublas.so.13: " + wheel.string() + "; libnccl.so.2: ldconfig"));
   std::string results;
@@ -158,8 +157,7 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
     CAPTURE(choice);
     CHECK(std::regex_search(on_two.out, std::regex(choice + number)));
   }
-  std::ifstream stream_of_two(out / "gpu-check.json");
-  const Json of_two = Json::parse(stream_of_two);
+  const Json of_two = Json::parse(ringside::read_file(out / "gpu-check.json"));
   CHECK(of_two.at("all_reduce_nccl_Ring_LL128").size() == 4);  // two sizes, in two places
   CHECK(of_two.at("all_reduce_gpus").size() == 8);             // auto, two_shot, ring and nccl
 }

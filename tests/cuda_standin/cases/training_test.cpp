@@ -158,7 +158,7 @@ TEST_CASE("bench ddp shows the bytes that GPUs send") {
         {{"RINGSIDE_STANDIN_DEVICES", devices}}, Seconds(100));
     CAPTURE(outcome.err);
     REQUIRE(outcome.exit_code == 0);
-    const auto json = nlohmann::json::parse(outcome.out);
+    const auto json = Json::parse(outcome.out);
     const double gradients = json.at("bucket_model").at("gradient_bytes"),
                  sent = json.at("rows").back().at("bytes_sent");
     CHECK(sent >= gradients);

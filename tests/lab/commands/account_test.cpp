@@ -6,14 +6,15 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside::testing;
+using ringside::Json;
 
 namespace {
 
@@ -79,7 +80,7 @@ TEST_CASE("a plan is printed as tables, explained, and written as JSON, with the
   more.insert(more.end(), {"--json", "-"});
   const Outcome outcome = account(more);
   CHECK(outcome.err == table);
-  const auto json = nlohmann::json::parse(outcome.out);
+  const auto json = Json::parse(outcome.out);
   CHECK(json.at("devices") == 8);
   CHECK(json.at("stages").at(0).at("memory_bytes").at("activations") == 4831838208.0);
   bool found = false;
@@ -106,7 +107,7 @@ TEST_CASE("every model and machine of the list can be accounted for") {
 TEST_CASE("context parallel, and copies of shards, are accounted for") {
   const auto sent = [](std::vector<std::string> options, const std::string& axis) {
     options.insert(options.begin(), {"--model", "llama3-8b", "--sequence", "32768", "--json", "-"});
-    const auto json = nlohmann::json::parse(account(options).out);
+    const auto json = Json::parse(account(options).out);
     double bytes = 0;
     for (const auto& each : json.at("traffic"))
       if (each.at("axis") == axis) bytes += each.at("sent_bytes").get<double>();
@@ -139,9 +140,9 @@ TEST_CASE("--overlap is the share of communication that computing hides") {
   const auto step = [&](std::vector<std::string> options) {
     options.insert(options.begin(), {"--model", "llama3-8b", "--mesh", "dp=64", "--json", path});
     output_of(options);
-    return nlohmann::json::parse(read_file(path));
+    return Json::parse(read_file(path));
   };
-  const auto hidden = [](const nlohmann::json& json) {
+  const auto hidden = [](const Json& json) {
     return json["traffic"][0]["hidden_seconds"].get<double>();
   };
   const auto all = step({}), half = step({"--overlap", "0.5"}), none = step({"--overlap", "0"});
@@ -161,7 +162,7 @@ TEST_CASE("--tokens says how many days and device hours a plan trains") {
   std::vector<std::string> with_json = plan;
   with_json.insert(with_json.end(), {"--json", path});
   const std::string text = output_of(with_json);
-  const auto json = nlohmann::json::parse(read_file(path));
+  const auto json = Json::parse(read_file(path));
   const double steps = std::ceil(15e12 / (64 * 8192));
   CHECK(json["training_tokens"] == 15e12);
   CHECK(json["training_steps"] == steps);

@@ -9,14 +9,15 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 
 using namespace ringside::testing;
+using ringside::Json;
 
 namespace {
 
@@ -41,7 +42,7 @@ TEST_CASE("an all-reduce on 1024 ranks: table, JSON and page have the same figur
     CAPTURE(line);
     CHECK((line.size() <= 80 || contains(line, "report: ")));
   }
-  const auto json = nlohmann::json::parse(read_file(figures));
+  const auto json = Json::parse(read_file(figures));
   REQUIRE(json.size() == (3 + 4) * 3);  // between servers there is the double tree, too
   // 2 (n - 1) messages of D/n bytes over 8 cards of 45 GB/s; of 8 hops, 7 of 3 us stay in a server.
   const auto& ring = json.at(9 + 8);
@@ -68,7 +69,7 @@ TEST_CASE("a step of a plan: table, JSON, drawing, trace and page have the same 
     CAPTURE(line);
     CHECK((line.size() <= 80 || contains(line, directory.path().string())));
   }
-  const auto json = nlohmann::json::parse(read_file(file("figures.json")));
+  const auto json = Json::parse(read_file(file("figures.json")));
   const double step = json.at("step_seconds");
   CHECK(json.at("pipeline_ranks").size() == 4);
   for (const auto& rank : json.at("pipeline_ranks"))
@@ -85,7 +86,7 @@ TEST_CASE("a step of a plan: table, JSON, drawing, trace and page have the same 
   REQUIRE(pp != links.end());
   CHECK(pp->at("sent_bytes") == 2 * 8 * 8192.0 * 4096 * 2);
 
-  const auto trace = nlohmann::json::parse(read_file(file("trace.json"))).at("traceEvents");
+  const auto trace = Json::parse(read_file(file("trace.json"))).at("traceEvents");
   double longest = 0, forwards = 0;
   for (const auto& event : trace) {
     if (event.at("ph") != "X") continue;
@@ -123,7 +124,7 @@ TEST_CASE("predicted stands beside measured, from a trace of train") {
   const Outcome outcome = simulate(arguments);
   CHECK(outcome.exit_code == 0);
   CHECK(contains(outcome.err, "Predicted beside measured"));
-  const auto against = nlohmann::json::parse(outcome.out).at("against");
+  const auto against = Json::parse(outcome.out).at("against");
   for (const char* part : {"step", "forward", "backward", "update"}) {
     CAPTURE(part);
     CHECK(against.at(part).at("measured_seconds") > 0);
@@ -140,7 +141,7 @@ TEST_CASE("predicted stands beside measured, from a trace of train") {
   CHECK(timeline.exit_code == 0);
   CHECK(contains(timeline.err, "What the ranks did in step 2\n"));
   double seen = 0;  // computing or waiting, a rank's mean
-  const auto rows = nlohmann::json::parse(timeline.out);
+  const auto rows = Json::parse(timeline.out);
   REQUIRE(rows.size() == 4);
   for (const auto& row : rows)
     for (const char* part : {"computing_seconds", "waiting_seconds"})
@@ -180,9 +181,9 @@ TEST_CASE("a timeline has the steps of the calls in the trace") {
   }
   // Receiver, step, sender, bytes.
   std::multiset<std::tuple<int, int, int, int>> recorded, shown;
-  const auto file = nlohmann::json::parse(read_file(trace));
+  const auto file = Json::parse(read_file(trace));
   for (const auto& event : file.at("traceEvents")) {
-    if (event.value("cat", "") != "step") continue;
+    if (event.value("cat", std::string()) != "step") continue;
     const std::string name = event.at("name");
     recorded.emplace(event.at("pid"), std::stoi(name.substr(name.rfind(' ') + 1)),
                      event.at("args").at("from_rank"), event.at("args").at("bytes"));
@@ -191,7 +192,7 @@ TEST_CASE("a timeline has the steps of the calls in the trace") {
   int ops = 0;
   for (auto at = html.find(begin); at != std::string::npos; at = html.find(begin, at)) {
     at += begin.size();
-    const auto data = nlohmann::json::parse(html.substr(at, html.find("</script>", at) - at));
+    const auto data = Json::parse(html.substr(at, html.find("</script>", at) - at));
     for (const auto& rank : data.at("ranks")) {
       for (const auto& step : rank.at("steps")) {
         const double sent = step[2], began = step[3], arrived = step[4];
@@ -225,7 +226,7 @@ TEST_CASE("the times of a trace's stages are those of the step that was traced")
     const Outcome outcome = simulate(arguments);
     CAPTURE(outcome.err);
     REQUIRE(outcome.exit_code == 0);
-    return nlohmann::json::parse(outcome.out).at("step_seconds").get<double>();
+    return Json::parse(outcome.out).at("step_seconds").get<double>();
   };
   for (const char* schedule : {"1f1b", "zb_h1"}) {
     step_of({"h100", "--micro-batches", "8", "--schedule", schedule, "--trace", trace});
@@ -294,7 +295,7 @@ TEST_CASE("every collective has a table and figures of its own") {
       CHECK(outcome.err == "");
       CHECK(outcome.exit_code == 0);
       CHECK(contains(outcome.out, fmt::format("{} on {} ranks of h100", collective, ranks)));
-      for (const auto& row : nlohmann::json::parse(read_file(figures))) {
+      for (const auto& row : Json::parse(read_file(figures))) {
         CHECK(row["collective"] == collective);
         CHECK(row["time_us"].get<double>() > 0);
         CHECK(row["busbw_gbps"].get<double>() < 370);
@@ -310,7 +311,7 @@ TEST_CASE("experts: the axis ep is in the report, and a busiest rank takes longe
                   "--imbalance", imbalance, "--congestion", "--json", "-"});
     CHECK(outcome.exit_code == 0);
     CHECK(contains(outcome.err, "ep"));
-    const auto json = nlohmann::json::parse(outcome.out);
+    const auto json = Json::parse(outcome.out);
     int found = 0;
     for (const auto& row : json.at("exposed"))
       found += row.at("axis") == "ep" && row.at("seconds").get<double>() > 0;

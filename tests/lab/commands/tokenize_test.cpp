@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -18,7 +18,7 @@
 #include "transformer/model.hpp"
 
 using namespace ringside::testing;
-using nlohmann::json;
+using ringside::Json;
 
 namespace {
 
@@ -52,7 +52,7 @@ TEST_CASE("tokenize decodes what it encoded") {
   const std::string figures = (directory.path() / "figures.json").string();
   const std::string text = "It's the\tring, Größe 12345 🙂\n";
   CHECK(tokenize({"--tokenizer", gpt2, "--json", figures, text}).exit_code == 0);
-  const json written = json::parse(read_file(figures));
+  const Json written = Json::parse(read_file(figures));
   CHECK(written["bytes"] == text.size());
   CHECK(written["tokens"] == written["ids"].size());
   CHECK(written["bytes_per_token"].get<double>() ==
@@ -94,7 +94,7 @@ TEST_CASE("tokenize learns what Hugging Face's trainer learns") {
   CHECK(outcome.err == "");
   CHECK(contains(outcome.out, fmt::format("saved    {}/tokenizer.json\n", folder)));
   CHECK(read_file(folder + "/tokenizer.json") == read_file(gpt2));
-  CHECK(json::parse(read_file(figures))["files"] == 1);
+  CHECK(Json::parse(read_file(figures))["files"] == 1);
   CHECK(tokenize({"--tokenizer", folder, "the"}).exit_code == 0);
 }
 

@@ -5,10 +5,11 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "autograd/engine/engine.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/read_file.hpp"
 #include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/step_dump.hpp"
@@ -19,13 +20,11 @@ using namespace ringside::transformer;
 using autograd::DType;
 using autograd::Tensor;
 using tests::tiny_config;
-using Json = nlohmann::json;
 
 namespace {
 
 Json read_json(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return Json::parse(file);
+  return Json::parse(read_file(path));
 }
 
 std::string refusal(const Json& config) {

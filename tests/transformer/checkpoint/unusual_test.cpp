@@ -6,9 +6,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/read_file.hpp"
 #include "tests/text.hpp"
 #include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
@@ -20,7 +21,6 @@ using namespace ringside::transformer;
 using autograd::Tensor;
 using tests::contains;
 using tests::tiny_config;
-using Json = nlohmann::json;
 
 namespace {
 
@@ -43,8 +43,7 @@ std::string reading_of(const Json& json) {
 TEST_CASE("an unusual value of any key of config.json is read as transformers does or refused") {
   const TemporaryDirectory directory;
   save_config(directory.path(), tiny_config(), autograd::DType::fp32);
-  std::ifstream file(directory.path() / "config.json");
-  const Json good = Json::parse(file);
+  const Json good = Json::parse(read_file(directory.path() / "config.json"));
   const char* const keys[] = {"model_type",
                               "vocab_size",
                               "hidden_size",

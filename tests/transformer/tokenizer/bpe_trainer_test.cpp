@@ -2,9 +2,9 @@
 #include "base/read_file.hpp"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "tests/transformer/tokenizer/reference.hpp"
 #include "transformer/tokenizer/tokenizer_file.hpp"
 
@@ -32,13 +32,13 @@ TEST_CASE("the trainer writes the same file as Hugging Face's trainer, byte for 
 }
 
 TEST_CASE("the trainer learns the same with another expression for words") {
-  const auto expected = nlohmann::json::parse(read_file(reference("llama3.json")));
+  const auto expected = Json::parse(read_file(reference("llama3.json")));
   const std::string expression = expected["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
   const Tokenizer tokenizer = train_bpe(read_file(reference("learn_from.txt")),
                                         {.vocabulary = 400,
                                          .special_tokens = {"<|endoftext|>", "<|begin|>"},
                                          .expression = expression});
-  const auto learnt = nlohmann::json::parse(tokenizer_json(tokenizer));
+  const auto learnt = Json::parse(tokenizer_json(tokenizer));
   CHECK(learnt["model"]["vocab"] == expected["model"]["vocab"]);
   CHECK(learnt["model"]["merges"] == expected["model"]["merges"]);
 }
@@ -48,11 +48,11 @@ TEST_CASE("the most frequent pair is merged first, of equal ones, that with the 
       "low low low low low lower lower newest newest newest newest newest newest widest widest "
       "widest",
       {.vocabulary = 256 + 6, .special_tokens = {}});
-  const auto merges = nlohmann::json::parse(tokenizer_json(tokenizer))["model"]["merges"];
+  const auto merges = Json::parse(tokenizer_json(tokenizer))["model"]["merges"];
   // e s and s t occur 9 times each, and e has the smaller id. Then es t occurs 9 times; Ġ n and the
   // other pairs of "newest" occur 6 times.
-  CHECK(merges[0] == nlohmann::json({"e", "s"}));
-  CHECK(merges[1] == nlohmann::json({"es", "t"}));
+  CHECK(merges[0] == Json({"e", "s"}));
+  CHECK(merges[1] == Json({"es", "t"}));
   CHECK(merges.size() == 6);
 }
 

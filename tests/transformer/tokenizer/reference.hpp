@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/text.hpp"
 
@@ -27,7 +26,7 @@ inline std::filesystem::path reference(const std::string& name) {
 }
 
 inline std::vector<std::string> reference_texts() {
-  return nlohmann::json::parse(read_file(reference("texts.json"))).get<std::vector<std::string>>();
+  return Json::parse(read_file(reference("texts.json"))).get<std::vector<std::string>>();
 }
 
 }  // namespace ringside::testing

@@ -1,14 +1,15 @@
 #include "transformer/tokenizer/tokenizer_file.hpp"
 #include "base/read_file.hpp"
 
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/random.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "tests/transformer/tokenizer/reference.hpp"
@@ -16,7 +17,6 @@
 using namespace ringside;
 using namespace ringside::transformer;
 using namespace ringside::testing;
-using Json = nlohmann::ordered_json;
 using Ids = std::vector<std::int32_t>;
 
 namespace {
@@ -34,10 +34,15 @@ std::string refusal_of_text(const std::string& text) {
   return "accepted";
 }
 
-// The error message for a good file in which `path` has been set to `value`; "accepted" if none.
-std::string refusal(const char* path, const Json& value) {
+// The error message for a good file in which `path` ("/model/type") has been set to `value`;
+// "accepted" if none.
+std::string refusal(const std::string& path, const Json& value) {
   Json json = reference_json();
-  json[Json::json_pointer(path)] = value;
+  Json* at = &json;
+  std::istringstream keys(path.substr(1));
+  for (std::string key; std::getline(keys, key, '/');)
+    at = at->is_array() ? &at->at(std::stoi(key)) : &(*at)[key];
+  *at = value;
   return refusal_of_text(json.dump());
 }
 

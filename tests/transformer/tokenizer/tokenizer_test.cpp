@@ -6,10 +6,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/random.hpp"
 #include "tests/transformer/tokenizer/reference.hpp"
 #include "transformer/tokenizer/alphabet.hpp"
@@ -57,8 +57,7 @@ TEST_CASE("ids equal those of Hugging Face's tokenizers") {
   for (const char* name : reference_names) {
     CAPTURE(name);
     const Tokenizer tokenizer = load_tokenizer(reference(fmt::format("{}.json", name)));
-    const auto expected =
-        nlohmann::json::parse(read_file(reference(fmt::format("{}.ids.json", name))));
+    const auto expected = Json::parse(read_file(reference(fmt::format("{}.ids.json", name))));
     REQUIRE(expected.size() == texts.size());
     for (std::size_t i = 0; i < texts.size(); ++i) {
       CAPTURE(texts[i]);
@@ -96,9 +95,9 @@ TEST_CASE("any bytes are decoded as they were encoded") {
 }
 
 TEST_CASE("with ignore_merges a word that is itself a token needs no merges") {
-  auto json = nlohmann::json::parse(read_file(reference("llama3.json")));
+  auto json = Json::parse(read_file(reference("llama3.json")));
   const std::int32_t ring = json["model"]["vocab"].at("Ġring");
-  json["model"]["merges"] = nlohmann::json::array();
+  json["model"]["merges"] = Json::array();
   CHECK(parse_tokenizer(json.dump()).encode(" ring") == Ids{ring});
   json["model"]["ignore_merges"] = false;
   CHECK(parse_tokenizer(json.dump()).encode(" ring").size() == 5);

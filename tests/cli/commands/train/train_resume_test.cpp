@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
@@ -53,7 +53,7 @@ void check_resume(const Command& options) {
   CHECK(same_model(training.path("whole"), training.path("halves")));
 
   auto rows = rows_without_times(training.path("halves.metrics"));
-  std::erase_if(rows, [](const nlohmann::json& row) {
+  std::erase_if(rows, [](const Json& row) {
     return row["step"] == 10 && row.contains("validation_bits_per_byte");
   });
   CHECK(rows == rows_without_times(training.path("whole.metrics")));  // including the losses

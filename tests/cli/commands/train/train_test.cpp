@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "autograd/kernels/matrix_libraries.hpp"
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
@@ -147,9 +147,9 @@ TEST_CASE("metrics are a JSON object for each step") {
       {"--steps", "4", "--validate-every", "3", "--warmup", "2", "--lr", "0.01"});
   REQUIRE(training.run({"-n", "2", "--metrics", training.path("metrics").string()}).exit_code == 0);
   std::istringstream lines(read_file(training.path("metrics")));
-  std::vector<nlohmann::json> steps, validations;
+  std::vector<Json> steps, validations;
   for (std::string line; std::getline(lines, line);) {
-    const auto row = nlohmann::json::parse(line);
+    const auto row = Json::parse(line);
     (row.contains("loss") ? steps : validations).push_back(row);
   }
   REQUIRE(steps.size() == 4);

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
@@ -32,7 +31,7 @@ TEST_CASE("a run with a tokenizer is the same on one, two and three ranks") {
   // fp64 and a tolerance, because the sums of gradients are rounded in a different order.
   const Training training({"--steps", "6", "--dtype", "fp64", "--warmup", "2", "--sample", "20"});
   const std::string tokenizer = trained_tokenizer(training, 300);
-  std::vector<nlohmann::json> first;
+  std::vector<Json> first;
   for (const std::string ranks : {"1", "2", "3"}) {
     const std::string metrics = training.path("metrics" + ranks).string(),
                       folder = training.path("model" + ranks).string();
@@ -107,7 +106,7 @@ TEST_CASE("a run with a tokenizer resumes to the bit and generate and eval use t
       run_program({ringside_binary, "eval", "--init", halves, "--tokens", ids, "--json", figures});
   CHECK(evaluated.err == "");
   CHECK(contains(evaluated.out, " bits per byte: "));
-  const auto written = nlohmann::json::parse(read_file(figures));
+  const auto written = Json::parse(read_file(figures));
   const auto ratio = written["loss"].get<double>() / std::log(2.0) /
                      written["bits_per_byte"].get<double>();  // bytes per token
   CHECK(ratio > 2);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "transformer/checkpoint/safetensors.hpp"
@@ -94,11 +94,11 @@ inline bool same_model(const std::filesystem::path& one, const std::filesystem::
 }
 
 // The rows of --metrics without times.
-inline std::vector<nlohmann::json> rows_without_times(const std::filesystem::path& path) {
-  std::vector<nlohmann::json> rows;
+inline std::vector<Json> rows_without_times(const std::filesystem::path& path) {
+  std::vector<Json> rows;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    rows.push_back(nlohmann::json::parse(line));
+    rows.push_back(Json::parse(line));
     for (const char* time : {"step_seconds", "communication_seconds", "tokens_per_second"})
       rows.back().erase(time);
   }

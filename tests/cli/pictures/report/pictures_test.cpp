@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "cli/pictures/report/report.hpp"
 #include "cli/pictures/tracks_figure.hpp"
@@ -21,7 +21,6 @@
 namespace ringside::cli {
 namespace {
 
-using nlohmann::json;
 using testing::Outcome;
 using testing::ringside_binary;
 using testing::run_program;
@@ -45,7 +44,7 @@ Outcome train(const TemporaryDirectory& directory, const Command& more,
 }
 
 // The number of spans of each name in a trace, by rank and track.
-std::map<std::pair<int, std::string>, std::map<std::string, int>> contents(const json& trace) {
+std::map<std::pair<int, std::string>, std::map<std::string, int>> contents(const Json& trace) {
   std::map<std::pair<int, int>, std::string> tracks;
   for (const auto& event : trace.at("traceEvents"))
     if (event.at("name") == "thread_name")
@@ -73,7 +72,7 @@ TEST_CASE("a trace of a training run has the phases and calls of every rank in t
               {{"RINGSIDE_ALGORITHM", "all_reduce=ring"}});
     REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
     CHECK(contains(outcome.out, "chrome://tracing: " + file.string()));
-    auto seen = contents(json::parse(read_file(file)));
+    auto seen = contents(Json::parse(read_file(file)));
     CHECK(seen.size() == 6);
     for (int rank = 0; rank < 3; ++rank) {
       auto& compute = seen[{rank, "compute"}];
@@ -103,7 +102,7 @@ TEST_CASE("spans lie within their step and the calls of a rank do not overlap") 
   const auto outcome = train(directory, {"--parallel", "naive", "--backend", "tcp", "--trace",
                                          file.string(), "--trace-steps", "2"});
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-  const json trace = json::parse(read_file(file));
+  const Json trace = Json::parse(read_file(file));
   std::map<int, std::pair<double, double>> step;
   for (const auto& event : trace.at("traceEvents"))
     if (event.at("name") == "step 2")
@@ -158,7 +157,7 @@ TEST_CASE("an emulated link slows a run down, and is refused where it is impossi
       {}, Seconds(60));
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
   CHECK(contains(outcome.err, "every rank behind a link of 500 Mbps, 1 ms"));
-  const json rows = json::parse(outcome.out);
+  const Json rows = Json::parse(outcome.out);
   for (const auto& row : rows) {
     // Pipelined slices hide a part of the second latency.
     CHECK(row.at("time_us").get<double>() >= 1000 + 2 * 1e6 / 2 / 62.5);
