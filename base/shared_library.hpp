@@ -12,7 +12,7 @@ class SharedLibrary {
   // Opens `file` ("libnccl.so.2") where the loader finds it, otherwise in `folder`. Throws Error
   // that says where it looked; `name` ("NCCL") begins the sentence, and `remedy` ends it.
   SharedLibrary(const std::string& name, const std::string& file, const std::string& folder,
-                const char* remedy = "install it, or add its folder to LD_LIBRARY_PATH");
+                const std::string& remedy = "install it, or add its folder to LD_LIBRARY_PATH");
 
   // Points `function` to the library's function of that name. Throws Error if there is none.
   template <class Function>

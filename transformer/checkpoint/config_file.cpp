@@ -1,8 +1,8 @@
 #include "transformer/checkpoint/config_file.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -312,6 +312,17 @@ constexpr std::pair<std::string_view, std::string_view> key_of_member[] = {
     {"experts_per_token", "num_experts_per_tok"},
     {"balance", "router_aux_loss_coef"}};
 
+// Whether the sentence has this word, and not only as a part of a longer one.
+bool has_word(std::string_view sentence, std::string_view word) {
+  const auto ends = [&](std::size_t at) {
+    const unsigned char c = at < sentence.size() ? sentence[at] : ' ';
+    return c != '_' && std::isalnum(c) == 0;
+  };
+  for (auto at = sentence.find(word); at < sentence.size(); at = sentence.find(word, at + 1))
+    if ((at == 0 || ends(at - 1)) && ends(at + word.size())) return true;
+  return false;
+}
+
 // validate(), with the keys of the members that its sentence names.
 void validate_by_keys(const Config& config) {
   try {
@@ -319,8 +330,7 @@ void validate_by_keys(const Config& config) {
   } catch (const Error& problem) {
     std::vector<std::string> keys;
     for (const auto& [member, key] : key_of_member)
-      if (std::regex_search(problem.what(), std::regex(fmt::format("\\b{}\\b", member))))
-        keys.push_back(fmt::format("{} is {}", member, key));
+      if (has_word(problem.what(), member)) keys.push_back(fmt::format("{} is {}", member, key));
     if (keys.empty()) throw;
     fail("{} (in the file, {})", problem.what(), fmt::join(keys, " and "));
   }

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "base/clock.hpp"
 #include "base/memory.hpp"
 #include "base/shared_library.hpp"
@@ -55,10 +57,13 @@ class EmulatedMemory final : public DeviceMemory {
 };
 
 const DeviceKernels& open_kernels() {
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  // The programs of build/release are in build/release/bin, those of an installation in bin/, too.
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe"),
+                              root = program.parent_path().parent_path();
   const SharedLibrary library(
-      "the emulated device", "libringside_emulated.so", program.parent_path().parent_path() / "lib",
-      "build it: cmake --build --preset release --target ringside_emulated");
+      "the emulated device", "libringside_emulated.so", root / "lib",
+      fmt::format("build it: cmake --build --preset {} --target ringside_emulated",
+                  root.filename().string()));
   const DeviceKernels* (*kernels)() = nullptr;
   library.find(kernels, "ringside_emulated_kernels");
   return *kernels();
