@@ -28,6 +28,7 @@ set(stand_alone
 list(APPEND stand_alone
   autograd/ops/reduce.cpp
   cli/pictures/lanes.cpp
+  cli/pictures/player/cost_lines.cpp
   cli/pictures/player/player_data.cpp
   collectives/bootstrap/rendezvous/mesh.cpp
   collectives/exchange/msccl_export.cpp
