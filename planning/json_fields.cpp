@@ -27,8 +27,9 @@ Json read_json_file(const std::filesystem::path& path) {
 
 JsonFields::JsonFields(const Json& object, std::string place)
     : object_(&object), place_(std::move(place)) {
-  require(object.is_object(), "{} is {}, but an object {{...}} is expected",
-          place_.substr(0, place_.find_last_not_of(".: ") + 1), shown(object));
+  if (!object.is_object())
+    fail("{} is {}, but an object {{...}} is expected",
+         place_.substr(0, place_.find_last_not_of(".: ") + 1), shown(object));
 }
 
 const Json* JsonFields::find(const char* key) {
@@ -87,8 +88,8 @@ JsonFields JsonFields::object(const char* key) {
 
 std::vector<JsonFields> JsonFields::list(const char* key) {
   const Json& value = get(key);
-  require(value.is_array() && !value.empty(), "{}{} is {}, but a list of objects is expected",
-          place_, key, shown(value));
+  if (!value.is_array() || value.empty())
+    fail("{}{} is {}, but a list of objects is expected", place_, key, shown(value));
   std::vector<JsonFields> all;
   for (std::size_t i = 0; i < value.size(); ++i)
     all.emplace_back(value[i], fmt::format("{}{}[{}].", place_, key, i));

@@ -111,8 +111,7 @@ TEST_CASE("device program: train on the emulated device follows the CPU and resu
     std::vector<double> all;
     std::istringstream rows(read_file(training.path("metrics")));
     for (std::string row; std::getline(rows, row);)
-      if (const auto json = nlohmann::json::parse(row); json.contains("loss"))
-        all.push_back(json["loss"]);
+      if (const auto json = Json::parse(row); json.contains("loss")) all.push_back(json["loss"]);
     return all;
   };
   const auto expected = losses(here, {});
@@ -145,7 +144,7 @@ TEST_CASE("device program: bench train reports the time of each op on the emulat
       run_program({ringside_binary, "bench", "train", "--model", "tiny", "--batch", "1",
                    "--sequence", "16", "--steps", "1", "--device", "emulated", "--json", "-"});
   CHECK(outcome.exit_code == 0);
-  const auto rows = nlohmann::json::parse(outcome.out);
+  const auto rows = Json::parse(outcome.out);
   REQUIRE(rows.size() == 1);
   CHECK(rows[0]["device"] == "emulated");
   CHECK(rows[0]["step_ms"] > 0);
@@ -164,7 +163,7 @@ TEST_CASE("device program: bench ddp measures every strategy on the emulated dev
   CAPTURE(outcome.err);
   REQUIRE(outcome.exit_code == 0);
   CHECK(contains(outcome.err, ", on emulated; medians of 1 steps\n"));
-  const auto figures = nlohmann::json::parse(outcome.out);
+  const auto figures = Json::parse(outcome.out);
   const auto& rows = figures.contains("rows") ? figures["rows"] : figures;
   CHECK(rows.size() == 5);  // none, naive, flat, overlap, bucketed
   for (const auto& row : rows) {
