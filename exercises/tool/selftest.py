@@ -714,11 +714,11 @@ def exported(kit, exercise):
 
 
 def typed(course, exercise):
-    """Types the lines `./exercise ringside ...` of the handout in this export, with one step or one sample."""
+    """Types the lines `./exercise ringside ...` of the handout in this export, with one step, or one sample of at most 1 MB."""
     page = (course / exercise["id"] / "handout.en.md").read_text().replace("\\\n", " ")
     with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
         for variables, line in re.findall(r"^ {4}((?:\w+=\S+ )*)\./exercise ringside ([^|\n]+)", page, re.M):
-            words = re.sub(r"--steps \d+", "--steps 1", line).split()
+            words = re.sub(r"\b\d+MB\b", "1MB", re.sub(r"--steps \d+", "--steps 1", line)).split()
             if words[0] == "postmortem":
                 continue  # of a job that the reader stops
             if words[0] == "bench" and "--steps" not in words and words[1] != "kernels":
