@@ -22,6 +22,11 @@ double optimizer_bytes(autograd::DType dtype, OptimizerKind kind) {
   return (e < 4 ? 4 : 0) + (kind == OptimizerKind::adamw ? 2 * std::max(4.0, e) : 0);
 }
 
+// Whether gradients have memory of their own, which backward allocates and the step frees.
+bool has_no_buckets(const std::string& strategy) {
+  return strategy == "single" || strategy == "naive" || strategy == "overlap" || strategy == "flat";
+}
+
 // The elements of the parameters that a rank holds.
 struct Held {
   double all = 0, block = 0, largest = 0;  // the last one: of the largest matrix
@@ -284,8 +289,9 @@ MemoryNeed memory_of_rank(const Plan& plan, int data_ranks, int pipeline_rank) {
                   .gradients = stage >= 2 ? all / N : copies * all,
                   .optimizer = held.all * optimizer_bytes(plan.dtype, plan.options.optimizer) /
                                (stage >= 1 ? N : 1)};
-  Beside beside{.grows = N == 1 && copies == 1, .block = e * held.block};
-  const double state = need.parameters + need.optimizer + (beside.grows ? 0 : need.gradients);
+  Beside beside{.grows = has_no_buckets(plan.strategy), .block = e * held.block};
+  const double state =
+      need.parameters + need.optimizer + (beside.grows ? (copies - 1) * all : need.gradients);
   const bool has_edge = part.embedding || part.head;
   if (stage == 2) {
     const double limit = plan.bucket_mb * 1e6, largest = e * held.largest;
