@@ -217,22 +217,27 @@ void Step::backward(pipeline_parallel::Kind kind, double blocks, bool makes) {
     kept_ += (is_input ? waits_ : 0) - x_.kept_head;
     of_head_ = beside_.grows ? x_.vocabulary : 0;
   }
-  const double bucket = beside_.bucket, deferred = blocks * x_.deferred, others = 1 - 1 / blocks,
-               added = makes ? x_.down : 0,
-               working = is_weight ? x_.down - added
-                                   : x_.in_backward(is_last_, is_input, !is_input && !makes) +
-                                         x_.again(blocks),
-               freed = is_weight ? deferred : x_.kept(blocks) - (is_input ? deferred : 0);
-  // In the first block that backward enters and in the last: between them all changes evenly.
-  const double edge = earlier_ > 0 ? beside_.edge : 0,
-               reduced = (is_last_ && bucket > 0 ? x_.vocabulary : edge) +
-                         (earlier_ > 0 ? 2 : 1) * bucket,
-               reduced_last = (beside_.unit > 0 ? std::min(3.0, blocks) : 3) * bucket;
-  note(working,
-       added + (is_input ? earlier_ : reduced) + (is_weight || blocks == 1 ? 1 : 2) * beside_.unit);
-  const double gradients = makes ? blocks * beside_.block : 0;
-  note(working - others * freed,
-       added + others * gradients + (is_input ? earlier_ : reduced_last) + beside_.unit);
+  const double bucket = beside_.bucket, deferred = blocks * x_.deferred,
+               freed = is_weight ? deferred : x_.kept(blocks) - (is_input ? deferred : 0),
+               gradients = makes ? blocks * beside_.block : 0, added = makes ? x_.down : 0,
+               edge = earlier_ > 0 ? beside_.edge : 0,
+               reduced_first = (is_last_ && bucket > 0 ? x_.vocabulary : edge) +
+                               (earlier_ > 0 ? 2 : 1) * bucket,
+               reduced_last = (beside_.unit > 0 ? std::min(3.0, blocks) : 3) * bucket,
+               group = std::clamp(static_cast<double>(x_.groups.blocks), 1.0, blocks);
+  // In the first block that backward enters, in the last group that it computes again, and in its
+  // last block: between them all changes evenly.
+  for (const double left : {blocks, group, 1.0}) {
+    const double done = 1 - left / blocks,
+                 working = is_weight ? x_.down - added
+                                     : x_.in_backward(is_last_, is_input, !is_input && !makes) +
+                                           x_.again(left),
+                 units = left == blocks && blocks > 1 && !is_weight ? 2 : 1,
+                 reduced = is_input         ? earlier_
+                           : left == blocks ? reduced_first
+                                            : reduced_last;
+    note(working - done * freed, added + done * gradients + reduced + units * beside_.unit);
+  }
   kept_ -= freed, made_ += gradients;
   if (is_weight) {
     kept_ -= (is_first_ + is_last_) * waits_;
