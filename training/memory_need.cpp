@@ -22,6 +22,11 @@ double optimizer_bytes(autograd::DType dtype, OptimizerKind kind) {
   return (e < 4 ? 4 : 0) + (kind == OptimizerKind::adamw ? 2 * std::max(4.0, e) : 0);
 }
 
+// Whether gradients have memory of their own, which backward allocates and the step frees.
+bool has_no_buckets(const std::string& strategy) {
+  return strategy == "single" || strategy == "naive" || strategy == "overlap" || strategy == "flat";
+}
+
 // The elements of the parameters that a rank holds.
 struct Held {
   double all = 0, block = 0, largest = 0;  // the last one: of the largest matrix
@@ -57,6 +62,7 @@ struct Activations {
 
   transformer::RecomputeGroups groups;
   double block = 0, input = 0;      // all that backward needs of a block; its input alone
+  double deferred = 0;              // what W needs of a block after I
   double forward = 0;               // while forward is in a block
   double down = 0, vocabulary = 0;  // gradients of these matrices: down projections of a block
   double head = 0, kept_head = 0;   // while forward is at the head; from then to backward
@@ -94,6 +100,7 @@ Activations::Activations(const Plan& plan, const MeshPlan& mesh) : groups(plan.o
   block = 2 * whole + 2 * stream + rows + 3 * inside + (c.experts > 0 ? T / e * 20 * K : 0) +
           T * (2 + 2 * q + 2 * kv * (gathers ? mesh.shape.size(Axis::cp) : 1) +
                number(c.heads) / t + E + (c.qk_norm ? (q + kv) * (1 + 1 / d) : 0));
+  deferred = 4 * whole + 3 * inside + T * (2 * q + 2 * kv);
   forward = groups.blocks > 0 ? 3 * whole + rows + 3 * inside : whole;
   down = e * h * number(c.d_ff) / t * (c.experts > 0 ? E / mesh.shape.size(Axis::ep) : 1);
   vocabulary = e * matrix;
@@ -135,62 +142,110 @@ double blocks_of_stage(const Config& config, const pipeline_parallel::Schedule& 
 
 // What else a step has on a rank, in bytes.
 struct Beside {
-  bool grows = false;  // the first backward makes the gradients: they have no buffer
-  double block = 0;    // the gradients of a block
-  double in_forward = 0, in_head = 0, in_backward = 0;  // parameters and gradients under way
+  bool grows = false;                  // backward makes the gradients: they have no buffer
+  double block = 0;                    // the gradients of a block
+  double unit = 0, gathered_head = 0;  // parameters that zero3 gathers: of a block, of the head
+  double bucket = 0, edge = 0;  // gradients under way: of a bucket, of the vocabulary's matrix
 };
 
-struct Most {
-  double activations = 0, all = 0;  // all: with growing gradients and what is under way
+// Follows the actions of a rank through a step, and notes the most that it holds. At most two
+// buckets are reduced while one is filled, also those of the micro-batch before.
+class Step {
+ public:
+  Step(const Config& config, const MeshPlan& mesh, const Activations& x, const Beside& beside)
+      : config_(config),
+        schedule_(mesh.schedule),
+        x_(x),
+        beside_(beside),
+        waits_(beside.grows ? 0 : x.vocabulary),
+        has_gradients_(mesh.schedule.rank_of.size()) {}
+
+  void run(int rank);
+  double activations() const { return activations_; }
+  double all() const { return all_; }  // with gradients that grow, and what is under way
+
+ private:
+  void forward(double blocks);
+  void backward(pipeline_parallel::Kind kind, double blocks, bool makes);
+  void note(double working, double under_way) {
+    activations_ = std::max(activations_, kept_ + working);
+    all_ = std::max(all_, kept_ + working + made_ + of_head_ + of_embedding_ + under_way);
+  }
+
+  const Config& config_;
+  const pipeline_parallel::Schedule& schedule_;
+  const Activations& x_;
+  const Beside& beside_;
+  // Where gradients are reduced, those of head and embedding wait from I for W.
+  const double waits_;
+  std::vector<bool> has_gradients_;                              // [stage]
+  bool is_first_ = false, is_last_ = false;                      // the stage of the action
+  double kept_ = 0, made_ = 0, of_head_ = 0, of_embedding_ = 0;  // activations; gradients
+  double earlier_ = 0;  // under way of the micro-batch before
+  double activations_ = 0, all_ = 0;
 };
 
-// Follows the actions of a rank. Between I and W it keeps what W needs: nearly all of the block.
-Most most_of_step(const MeshPlan& mesh, int rank, const Config& config, const Activations& x,
-                  const Beside& beside) {
+void Step::run(int rank) {
   using pipeline_parallel::Kind;
-  const int stages = mesh.schedule.stages();
-  std::vector<bool> has_gradients(static_cast<std::size_t>(stages));
-  double kept = 0, made = 0;  // activations, gradients
-  Most most;
-  const auto note = [&](double working, double under_way) {
-    most.activations = std::max(most.activations, kept + working);
-    most.all = std::max(most.all, kept + working + made + under_way);
-  };
-  for (const auto& [kind, stage, micro_batch] :
-       mesh.schedule.actions[static_cast<std::size_t>(rank)]) {
-    if (!is_computation(kind)) continue;
-    const bool is_first = stage == 0, is_last = stage + 1 == stages;
-    const double blocks = blocks_of_stage(config, mesh.schedule, stage);
-    const double needed = blocks * x.block, in_flight = x.kept(blocks);
-    if (kind == Kind::forward) {
-      kept += in_flight;
-      note(is_last ? x.head : x.forward, is_last ? beside.in_head : beside.in_forward);
-      if (is_last) kept += x.kept_head;
+  for (const auto& action : schedule_.actions[static_cast<std::size_t>(rank)]) {
+    if (!is_computation(action.kind)) continue;
+    const auto stage = static_cast<std::size_t>(action.stage);
+    is_first_ = action.stage == 0, is_last_ = action.stage + 1 == schedule_.stages();
+    const double blocks = blocks_of_stage(config_, schedule_, action.stage);
+    if (action.kind == Kind::forward) {
+      forward(blocks);
       continue;
     }
-    const bool is_input = kind == Kind::backward_input, is_weight = kind == Kind::backward_weight,
-               makes = beside.grows && !is_input && !has_gradients[static_cast<std::size_t>(stage)];
-    if (!is_input) has_gradients[static_cast<std::size_t>(stage)] = true;
-    if (is_last && !is_weight) kept -= x.kept_head;
-    if (is_last && makes) made += x.vocabulary;
-    const double working = is_weight ? (makes ? 0 : x.down)
-                                     : x.in_backward(is_last, is_input, !is_input && !makes) +
-                                           x.again(blocks),
-                 freed = is_weight  ? needed
-                         : is_input ? in_flight - needed
-                                    : in_flight,
-                 gradients = makes ? blocks * beside.block : 0;
-    // In the first block that backward enters and in the last: between them all changes evenly.
-    for (const double done : {0.0, 1 - 1 / blocks})
-      note(working - done * freed, done * gradients + (makes ? x.down : 0) + beside.in_backward);
-    kept -= freed, made += gradients;
-    if (is_first && !is_weight) note(x.embedding, beside.in_backward);
-    if (is_first && makes && !(is_last && config.tied_head)) made += x.vocabulary;
-    // Where gradients are reduced, those of head and embedding wait for W.
-    const double waits = beside.grows ? 0 : (is_first + is_last) * x.vocabulary;
-    kept += is_input ? waits : is_weight ? -waits : 0;
+    const bool has_weights = action.kind != Kind::backward_input;  // B or W
+    backward(action.kind, blocks, beside_.grows && has_weights && !has_gradients_[stage]);
+    if (has_weights) has_gradients_[stage] = true, earlier_ = beside_.edge + beside_.bucket;
   }
-  return most;
+}
+
+void Step::forward(double blocks) {
+  kept_ += x_.kept(blocks);
+  note(is_last_ ? x_.head : x_.forward,
+       earlier_ + (is_last_ ? beside_.gathered_head : beside_.unit));
+  if (is_last_) kept_ += x_.kept_head;
+}
+
+// `makes`: the first gradients of a stage, which are not added to others.
+void Step::backward(pipeline_parallel::Kind kind, double blocks, bool makes) {
+  const bool is_input = kind == pipeline_parallel::Kind::backward_input,
+             is_weight = kind == pipeline_parallel::Kind::backward_weight;
+  if (is_last_ && !is_weight) {
+    kept_ += (is_input ? waits_ : 0) - x_.kept_head;
+    of_head_ = beside_.grows ? x_.vocabulary : 0;
+  }
+  const double bucket = beside_.bucket, deferred = blocks * x_.deferred,
+               freed = is_weight ? deferred : x_.kept(blocks) - (is_input ? deferred : 0),
+               gradients = makes ? blocks * beside_.block : 0, added = makes ? x_.down : 0,
+               edge = earlier_ > 0 ? beside_.edge : 0,
+               reduced_first = (is_last_ && bucket > 0 ? x_.vocabulary : edge) +
+                               (earlier_ > 0 ? 2 : 1) * bucket,
+               reduced_last = (beside_.unit > 0 ? std::min(3.0, blocks) : 3) * bucket,
+               group = std::clamp(static_cast<double>(x_.groups.blocks), 1.0, blocks);
+  // In the first block that backward enters, in the last group that it computes again, and in its
+  // last block: between them all changes evenly.
+  for (const double left : {blocks, group, 1.0}) {
+    const double done = 1 - left / blocks,
+                 working = is_weight ? x_.down - added
+                                     : x_.in_backward(is_last_, is_input, !is_input && !makes) +
+                                           x_.again(left),
+                 units = left == blocks && blocks > 1 && !is_weight ? 2 : 1,
+                 reduced = is_input         ? earlier_
+                           : left == blocks ? reduced_first
+                                            : reduced_last;
+    note(working - done * freed, added + done * gradients + reduced + units * beside_.unit);
+  }
+  kept_ -= freed, made_ += gradients;
+  if (is_weight) {
+    kept_ -= (is_first_ + is_last_) * waits_;
+  } else if (is_first_) {
+    note(x_.embedding, bucket > 0 ? x_.vocabulary + 2 * bucket : 0);
+    if (beside_.grows && !(is_last_ && config_.tied_head)) of_embedding_ = x_.vocabulary;
+    if (is_input) kept_ += waits_;
+  }
 }
 
 // Forward without history keeps less than a block, and so many numbers at its end.
@@ -240,24 +295,26 @@ MemoryNeed memory_of_rank(const Plan& plan, int data_ranks, int pipeline_rank) {
                   .gradients = stage >= 2 ? all / N : copies * all,
                   .optimizer = held.all * optimizer_bytes(plan.dtype, plan.options.optimizer) /
                                (stage >= 1 ? N : 1)};
-  Beside beside{.grows = N == 1 && copies == 1, .block = e * held.block};
-  const double state = need.parameters + need.optimizer + (beside.grows ? 0 : need.gradients);
-  const double unit = std::max(beside.block, part.embedding || part.head ? x.vocabulary : 0);
+  Beside beside{.grows = has_no_buckets(plan.strategy), .block = e * held.block};
+  const double state =
+      need.parameters + need.optimizer + (beside.grows ? (copies - 1) * all : need.gradients);
+  const bool has_edge = part.embedding || part.head;
   if (stage == 2) {
-    const double limit = plan.bucket_mb * 1e6, largest = e * held.largest,
-                 bucket = std::min(std::max(limit, x.down), all);
-    beside.in_backward = std::max(unit, bucket) + 2 * bucket;
+    const double limit = plan.bucket_mb * 1e6, largest = e * held.largest;
+    beside.bucket = std::min(std::max(limit, x.down), blocks * beside.block);
     need.gradients += largest + std::min(std::max(limit, largest) + 2 * limit, all);
   } else if (stage == 3) {
-    beside.in_forward = beside.block, beside.in_head = x.vocabulary;
-    beside.in_backward = 3 * beside.block + unit;
-    need.parameters += beside.block + unit;
-    need.gradients += 2 * (beside.block + unit);
+    beside.unit = beside.bucket = beside.block, beside.gathered_head = x.vocabulary;
+    const double two = beside.block + std::max(beside.block, has_edge ? x.vocabulary : 0);
+    need.parameters += two, need.gradients += 2 * two;
   }
-  const Most most = most_of_step(mesh, pipeline_rank, plan.config, x, beside);
-  need.activations = most.activations;
+  if (stage >= 2) beside.edge = std::max(beside.bucket, has_edge ? x.vocabulary : 0);
+  Step step(plan.config, mesh, x, beside);
+  step.run(pipeline_rank);
+  need.activations = step.activations();
+  const double sum = need.parameters + need.gradients + need.optimizer + need.activations;
   // The model is whole before zero3 shards it.
-  need.peak = std::max(state + most.all, stage == 3 ? all : 0);
+  need.peak = std::max(std::min(state + step.all(), sum), stage == 3 ? all : 0);
   return need;
 }
 

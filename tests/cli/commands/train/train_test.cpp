@@ -266,9 +266,9 @@ TEST_CASE("a model that does not fit is refused before memory is allocated") {
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.out == "");
   CHECK(outcome.err ==
-        "ringside: this needs about 80 GB of memory (2 ranks of 40 GB: parameters 7.87 GB, "
+        "ringside: this needs about 79 GB of memory (2 ranks of 39 GB: parameters 7.87 GB, "
         "gradients 16 GB, optimizer 16 GB, activations "
-        "0.49 GB), but 20 GB are available: choose a smaller model or batch, fewer ranks on this "
+        "0.45 GB), but 20 GB are available: choose a smaller model or batch, fewer ranks on this "
         "machine, or --accumulate and "
         "--recompute full for fewer activations; --memory-limit 0 tries it anyway\n");
   CHECK(outcome.seconds < 5);
@@ -277,13 +277,13 @@ TEST_CASE("a model that does not fit is refused before memory is allocated") {
   const Outcome saves = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads",
                                       "25", "--d-ff", "6400", "--memory-limit", "20", "--save",
                                       training.path("saved").string(), "--save-every", "10"});
-  CHECK(contains(saves.err, "ringside: this needs about 103 GB of memory (2 ranks of 40 GB: "));
+  CHECK(contains(saves.err, "ringside: this needs about 102 GB of memory (2 ranks of 39 GB: "));
   CHECK(contains(saves.err, "; 24 GB for the copy that --save-every writes), but 20 GB are "));
   // Numbers that are equal when they are rounded are shown with more digits.
   const Outcome nearly = training.run({"-n", "2", "--d-model", "1600", "--layers", "48", "--heads",
-                                       "25", "--d-ff", "6400", "--memory-limit", "79.6"});
-  CHECK(contains(nearly.err, "needs about 79.65 GB of memory"));
-  CHECK(contains(nearly.err, "but 79.60 GB are available"));
+                                       "25", "--d-ff", "6400", "--memory-limit", "78.6"});
+  CHECK(contains(nearly.err, "needs about 78.68 GB of memory"));
+  CHECK(contains(nearly.err, "but 78.60 GB are available"));
   CHECK(contains(training.run({"--layers", "1000000000", "--d-model", "1000000000"}).err,
                  "ringside: this needs about "));
   CHECK(training.run({"--steps", "1", "--memory-limit", "0.000001"}).exit_code == 1);
