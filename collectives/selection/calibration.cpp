@@ -96,15 +96,16 @@ MachineCosts built_in_costs(std::string_view transport) {
 }
 
 Calibration calibration_here() {
-  try {
-    Calibration here;
-    for (const char* transport : {"tcp", "shm", "threads"})
+  Calibration here;
+  for (const char* transport : {"tcp", "shm", "threads"}) {
+    try {
       if (const auto entry = find_calibration(key_of(transport)))
         here.costs[transport] = costs_from(*entry, built_in_costs(transport));
-    return here;
-  } catch (const std::exception& error) {
-    return {.costs = {}, .fault = fault_of_calibration(error)};
+    } catch (const std::exception& error) {
+      here.fault = fault_of_calibration(error);
+    }
   }
+  return here;
 }
 
 void warn_of_fault(const Calibration& calibration) {

@@ -26,7 +26,7 @@ using CostTable = std::map<std::string, MachineCosts, std::less<>>;
 // What the file has for this machine.
 struct Calibration {
   CostTable costs;    // of the transports that were measured
-  std::string fault;  // what is wrong with the file, which then counts as missing
+  std::string fault;  // what is wrong with the file: what is invalid counts as missing
 };
 
 // Measured on a machine with two cores, over its loopback interface and memory

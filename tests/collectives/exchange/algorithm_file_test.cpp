@@ -113,7 +113,7 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
   Json other = ring;
   other["schedules"][2]["steps"][1]["send"].erase("to");
   says(other,
-       R"(rank 2, step 1: {"count":1,"first":0} has no integer 'to': expected "to", "first", )"
+       R"(rank 2, step 1: {"first":0,"count":1} has no integer 'to': expected "to", "first", )"
        R"("count" and perhaps "stride", "run", "input" and "held")");
   other = ring;
   other["schedules"][1]["steps"][0]["recieve"] = 1;
