@@ -2,6 +2,7 @@
 #include "training/memory_need.hpp"
 
 #include <memory>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -76,7 +77,7 @@ void check_near(const Plan& plan, int ranks = 1, double near = 0.05) {
   CAPTURE(plan.config.vocabulary);
   CAPTURE(plan.config.d_model);
   CAPTURE(plan.strategy);
-  CAPTURE(autograd::name_of(plan.dtype));
+  CAPTURE(std::string(autograd::name_of(plan.dtype)));
   CAPTURE(plan.options.batch);
   CAPTURE(plan.options.accumulate);
   CAPTURE(text_of(plan.options.recompute));
@@ -98,15 +99,17 @@ const std::vector<Config> models = {sized(256, 64, 6, 160), sized(4000, 64, 2, 1
 }  // namespace
 
 TEST_CASE("the memory that is checked for is within 5 % of the ledger") {
+  testing::Sample sample;
   for (const Config& config : models)
     for (const DType dtype : {DType::fp32, DType::fp64})
       for (const RecomputeGroups& groups : {RecomputeGroups{}, {1}, {2}, {2, 1}})
-        for (const std::int64_t batch : {1, 16})
-          for (const auto kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
-            Plan plan = planned(config, batch);
-            plan.dtype = dtype, plan.options.recompute = groups, plan.options.optimizer = kind;
-            check_near(plan);
-          }
+        for (const std::int64_t batch : {1, 16}) {
+          if (!sample.takes()) continue;
+          Plan plan = planned(config, batch);
+          plan.dtype = dtype, plan.options.recompute = groups;
+          plan.options.optimizer = batch == 1 ? OptimizerKind::sgd : OptimizerKind::adamw;
+          check_near(plan);
+        }
 }
 
 TEST_CASE("the memory that is checked for holds with micro-batches, experts and a tied head") {
