@@ -14,7 +14,9 @@
 namespace ringside::cli {
 namespace {
 
+using collectives::Algorithm;
 using collectives::Collective;
+using collectives::Correction;
 using collectives::CostParameters;
 using collectives::CostTable;
 using collectives::DataType;
@@ -54,24 +56,32 @@ void add_selection(Table& table, const std::string& transport, Collective collec
   }
 }
 
-}  // namespace
-
-void set_up_calibration(BenchOptions& options) {
+// What both kinds of calibration have in common.
+void set_up(BenchOptions& options) {
   for (const auto& name : options.backends)
     refuse_if(name != "tcp" && name != "shm" && name != "threads",
               "--calibrate is for tcp, shm and threads, not for {}: a library selects its "
               "algorithms itself",
               name);
-  const int crowd = options.ranks.empty()
-                        ? std::clamp(3 * cores_here(), 4, most_ranks)  // more ranks than cores
-                        : *std::ranges::max_element(options.ranks);
-  refuse_if(
-      crowd < 3,
-      "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
   options.type = DataType::fp32;
   options.limits = false;
   options.seconds = 0.25;
   options.passes = 2;
+}
+
+// More ranks than cores.
+int crowd_here() {
+  return std::clamp(3 * cores_here(), 4, most_ranks);
+}
+
+}  // namespace
+
+void set_up_calibration(BenchOptions& options) {
+  const int crowd = options.ranks.empty() ? crowd_here() : *std::ranges::max_element(options.ranks);
+  refuse_if(
+      crowd < 3,
+      "--calibrate compares 2 ranks with more: give -n 3 or more, best more ranks than cores");
+  set_up(options);
   options.quantile = 0.25;
   options.collective = Collective::all_gather;
   options.announces = false;  // what is calibrated are messages
@@ -80,6 +90,21 @@ void set_up_calibration(BenchOptions& options) {
   options.bytes = {few};
   options.bytes.insert(options.bytes.end(), std::begin(MachineCosts::lengths),
                        std::end(MachineCosts::lengths));
+}
+
+void set_up_corrections(BenchOptions& options, Collective collective) {
+  set_up(options);
+  options.collective = collective;
+  options.algorithms.clear();
+  for (const Algorithm* algorithm : collectives::algorithms_to_select(collective))
+    options.algorithms.emplace_back(algorithm->name);
+  refuse_if(options.algorithms.size() < 2, "{} has one algorithm: there is nothing to calibrate",
+            name_of(collective));
+  if (options.ranks.empty()) {
+    const std::set<int> ranks{2, 3, 4, crowd_here()};
+    options.ranks.assign(ranks.begin(), ranks.end());
+  }
+  options.bytes.assign(std::begin(Correction::lengths), std::end(Correction::lengths));
 }
 
 CostTable costs_from_rows(const BenchOptions& options, const Json& rows,
@@ -106,6 +131,50 @@ CostTable costs_from_rows(const BenchOptions& options, const Json& rows,
     found[backend] = costs;
   }
   return found;
+}
+
+CostTable corrected_by_rows(const BenchOptions& options, const Json& rows) {
+  CostTable found;
+  for (const auto& backend : options.backends) {
+    MachineCosts costs = collectives::costs_here(backend);
+    for (const int ranks : options.ranks)
+      for (const auto& name : options.algorithms) {
+        const Algorithm& algorithm = collectives::find_algorithm(options.collective, name);
+        Correction now{.algorithm = number_of(algorithm),
+                       .ranks = static_cast<std::uint64_t>(ranks)};
+        for (std::size_t i = 0; i < std::size(now.factors); ++i) {
+          const std::uint64_t bytes = Correction::lengths[i];
+          now.factors[i] = std::clamp(seconds_of(rows, backend, ranks, name, bytes) /
+                                          costs.uncorrected_seconds_of(algorithm, ranks, bytes),
+                                      0.01, 100.0);
+        }
+        std::erase_if(costs.corrections, [&](const Correction& before) {
+          return before.algorithm == now.algorithm && before.ranks == now.ranks;
+        });
+        costs.corrections.push_back(now);
+      }
+    found[backend] = costs;
+  }
+  return found;
+}
+
+std::string corrections_report(const BenchOptions& options, const CostTable& costs) {
+  std::string report =
+      fmt::format("Measured time of {} / the time by the model:\n", name_of(options.collective));
+  for (const auto& [transport, c] : costs)
+    for (const int ranks : options.ranks) {
+      Table table{{words(fmt::format("{}, {} ranks", transport, ranks), "", 18)}};
+      for (const std::uint64_t bytes : Correction::lengths)
+        table.head.push_back(number(bytes_to_text(bytes), "", fixed(2), 6));
+      for (const auto& name : options.algorithms) {
+        const Algorithm& algorithm = collectives::find_algorithm(options.collective, name);
+        std::vector<Cell>& cells = table.rows.emplace_back(std::vector<Cell>{name});
+        for (const std::uint64_t bytes : Correction::lengths)
+          cells.push_back(c.correction(algorithm, ranks, bytes));
+      }
+      report += "\n" + table.text();
+    }
+  return report;
 }
 
 std::string calibration_report(const CostTable& costs, int ranks) {

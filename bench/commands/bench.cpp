@@ -61,7 +61,10 @@ BenchOptions options_from(const BenchArguments& args) {
   BenchOptions options = args.options;
   if (const auto link = collectives::link_from_environment()) set_up_link(options, *link, args);
   if (args.calibrate) {
-    set_up_calibration(options);
+    if (args.collective.empty())
+      set_up_calibration(options);
+    else
+      set_up_corrections(options, collectives::collective_named(args.collective));
     return options;
   }
   if (options.ranks.empty()) options.ranks = {2, 4};
@@ -153,6 +156,18 @@ void write_machine(const std::string& path, const collectives::CostTable& costs)
   write_json_file(path, file);
 }
 
+void finish_corrections(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
+  const auto costs = corrected_by_rows(options, rows);
+  collectives::keep_calibration(costs);
+  fmt::print(
+      file_beside(args.json),
+      "\n{}\nSaved in {}\nFrom now on ProcessGroup selects algorithms of {} by it.\nThe next "
+      "bench --calibrate measures the model anew and forgets it.\n",
+      corrections_report(options, costs), collectives::calibration_file().string(),
+      args.collective);
+  if (!args.json.empty()) write_json_file(args.json, rows);
+}
+
 void finish_calibration(const BenchArguments& args, const BenchOptions& options, const Json& rows) {
   const auto costs = costs_from_rows(options, rows, measure_adding());
   collectives::keep_calibration(costs);
@@ -194,6 +209,7 @@ void bench(const BenchArguments& args) {
       for (const Json& row : rows_of_job(options, ranks)) rows.push_back(row);
     }
   rows = fastest_of_passes(rows);
+  if (args.calibrate && !args.collective.empty()) return finish_corrections(args, options, rows);
   if (args.calibrate) return finish_calibration(args, options, rows);
   write_figures(args, rows);
   const auto wrong =
@@ -202,11 +218,9 @@ void bench(const BenchArguments& args) {
 }
 
 void run(const BenchArguments& args) {
-  refuse_if(args.calibrate && !args.collective.empty(),
-            "--calibrate measures this machine, for all collectives: leave out {}",
-            args.collective);
-  refuse_if(!args.machine.empty() && !args.calibrate,
-            "--machine writes what --calibrate measures: bench --calibrate --machine FILE");
+  refuse_if(!args.machine.empty() && (!args.calibrate || !args.collective.empty()),
+            "--machine writes what --calibrate measures without a collective: bench --calibrate "
+            "--machine FILE");
   refuse_if(
       args.collective.empty() && !args.calibrate,
       "name what to measure: a collective such as all_reduce, or train, ddp, zero or kernels, "
@@ -235,7 +249,8 @@ void add_bench_command(CLI::App& app) {
   option.flag("--calibrate", args.calibrate,
               "Measure the costs of messages, sums and matrix products on this machine and save "
               "them: our backends select their algorithms by them, and training the library of "
-              "each kind of product");
+              "each kind of product. With COLLECTIVE: measure its algorithms afterwards, to "
+              "correct what the model of these costs misses");
   option("--machine FILE", args.machine,
          "With --calibrate: describe this machine, for account --machine and simulate --topology");
   option("-n,--ranks N,...", options.ranks,

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "collectives/algorithms/catalogue.hpp"
 #include "collectives/selection/calibration_file.hpp"
 #include "collectives/transport/shm/shm.hpp"
 
@@ -44,6 +45,32 @@ double time_in(const Json& value, const char* key) {
   return number;
 }
 
+// A machine that is 100 times off the model is not described by it.
+double factor_in(const Json& value) {
+  const double factor = value.get<double>();
+  require(factor >= 0.01 && factor <= 100, "measured_over_walked is {}: not from 0.01 to 100",
+          factor);
+  return factor;
+}
+
+std::vector<Correction> corrections_from(const Json& entry) {
+  std::vector<Correction> corrections;
+  if (!entry.contains("corrections")) return corrections;
+  const Json lengths = Correction::lengths;
+  require(entry.at("corrected_bytes") == lengths, "it was corrected at other buffer lengths");
+  for (const Json& each : entry.at("corrections")) {
+    const Algorithm& algorithm =
+        find_algorithm(collective_named(each.at("collective").get<std::string>()),
+                       each.at("algorithm").get<std::string>());
+    Correction& correction = corrections.emplace_back();
+    correction.algorithm = number_of(algorithm);
+    correction.ranks = each.at("ranks").get<std::uint64_t>();
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      correction.factors[i] = factor_in(each.at("measured_over_walked").at(i));
+  }
+  return corrections;
+}
+
 MachineCosts costs_from(const Json& entry, MachineCosts costs) {
   for (const auto& field : common_fields)
     costs.common.*field.value = time_in(entry.at(field.key), field.key) * field.unit;
@@ -52,6 +79,7 @@ MachineCosts costs_from(const Json& entry, MachineCosts costs) {
   for (const auto& field : byte_fields)
     for (std::size_t i = 0; i < lengths.size(); ++i)
       costs.per_byte[i].*field.value = time_in(entry.at(field.key).at(i), field.key) * field.unit;
+  costs.corrections = corrections_from(entry);
   return costs;
 }
 
@@ -67,6 +95,16 @@ Json entry_of(const Json& key, const MachineCosts& costs) {
   for (const auto& field : byte_fields)
     for (const PerByte& per_byte : costs.per_byte)
       entry[field.key].push_back(per_byte.*field.value / field.unit);
+  entry["corrected_bytes"] = Correction::lengths;
+  entry["corrections"] = Json::array();
+  for (const Correction& correction : costs.corrections) {
+    const Algorithm& algorithm =
+        *algorithm_numbered(static_cast<std::uint8_t>(correction.algorithm));
+    entry["corrections"].push_back({{"collective", name_of(algorithm.collective)},
+                                    {"algorithm", algorithm.name},
+                                    {"ranks", correction.ranks},
+                                    {"measured_over_walked", correction.factors}});
+  }
   return entry;
 }
 
@@ -134,6 +172,7 @@ MachineCosts costs_here(std::string_view transport) {
 MachineCosts behind_link(MachineCosts costs, const Link& link) {
   costs.common.alpha += link.latency.count();
   costs.common.announced_bytes = 0;
+  costs.corrections.clear();
   for (auto& bytes : costs.per_byte) bytes.beta += 1 / link.bytes_per_second;
   return costs;
 }

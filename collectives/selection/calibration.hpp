@@ -6,7 +6,10 @@
 //     {"transport": "tcp", "host": "lab3", "cores": 2,
 //      "alpha_us": 24.1, "turn_us": 6.2, "overhead_us": 5.1,
 //      "buffer_bytes": [64000, 1000000, 16000000], "beta_ns_per_byte": [0.1, 0.2, 0.4],
-//      "copy_ns_per_byte": [...], "gamma_ns_per_byte": [...]}
+//      "copy_ns_per_byte": [...], "gamma_ns_per_byte": [...],
+//      "corrected_bytes": [1000, ...],
+//      "corrections": [{"collective": "all_reduce", "algorithm": "ring", "ranks": 4,
+//                       "measured_over_walked": [1.2, ...]}]}
 #pragma once
 
 #include <cstdint>
@@ -49,6 +52,7 @@ MachineCosts costs_of(std::string_view transport, const CostTable& measured);
 MachineCosts costs_here(std::string_view transport);
 
 // The costs behind an emulated link: each message costs its latency more, and each byte its rate.
+// Corrections are for a machine without a link.
 MachineCosts behind_link(MachineCosts costs, const Link& link);
 
 // Writes the costs of this machine into the file; entries of other machines and transports stay.

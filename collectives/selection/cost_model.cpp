@@ -233,19 +233,31 @@ class Walk {
   std::vector<RankWalk> ranks_;
 };
 
+// A place between two of some lengths, on a logarithmic scale; at either end for bytes beyond it.
+struct Between {
+  template <std::size_t n>
+  Between(const std::uint64_t (&lengths)[n], std::uint64_t buffer_bytes) {
+    const auto log_of = [](std::uint64_t bytes) { return std::log(static_cast<double>(bytes)); };
+    const std::uint64_t bytes = std::clamp(buffer_bytes, lengths[0], lengths[n - 1]);
+    while (low + 2 < n && bytes > lengths[low + 1]) ++low;
+    share =
+        (log_of(bytes) - log_of(lengths[low])) / (log_of(lengths[low + 1]) - log_of(lengths[low]));
+  }
+  double of(double at_low, double at_high) const { return (1 - share) * at_low + share * at_high; }
+
+  std::size_t low = 0;
+  double share = 0;  // of the value at low + 1
+};
+
 }  // namespace
 
 CostParameters MachineCosts::at(std::uint64_t buffer_bytes) const {
-  const auto log_of = [](std::uint64_t bytes) { return std::log(static_cast<double>(bytes)); };
-  const std::uint64_t bytes = std::clamp(buffer_bytes, lengths[0], lengths[2]);
-  const std::size_t at = bytes > lengths[1] ? 1 : 0;  // between the lengths `at` and `at` + 1
-  const double share =
-      (log_of(bytes) - log_of(lengths[at])) / (log_of(lengths[at + 1]) - log_of(lengths[at]));
-  const PerByte &low = per_byte[at], &high = per_byte[at + 1];
+  const Between place(lengths, buffer_bytes);
+  const PerByte &low = per_byte[place.low], &high = per_byte[place.low + 1];
   CostParameters costs = common;
-  costs.beta = std::lerp(low.beta, high.beta, share);
-  costs.copy = std::lerp(low.copy, high.copy, share);
-  costs.gamma = std::lerp(low.gamma, high.gamma, share);
+  costs.beta = place.of(low.beta, high.beta);
+  costs.copy = place.of(low.copy, high.copy);
+  costs.gamma = place.of(low.gamma, high.gamma);
   return costs;
 }
 
@@ -271,6 +283,17 @@ static double announced_seconds(const Algorithm& algorithm, int ranks, std::uint
   return rounds * (parameters.alpha + parameters.turn * (per_core - 1)) +
          per_core * (rounds * others * overhead_of_announced * parameters.overhead +
                      bytes * ((shown + read) * parameters.copy + added * parameters.gamma));
+}
+
+double MachineCosts::correction(const Algorithm& algorithm, int ranks,
+                                std::uint64_t buffer_bytes) const {
+  for (const Correction& each : corrections) {
+    if (each.algorithm != number_of(algorithm) || each.ranks != static_cast<std::uint64_t>(ranks))
+      continue;
+    const Between place(Correction::lengths, buffer_bytes);
+    return place.of(each.factors[place.low], each.factors[place.low + 1]);
+  }
+  return 1;
 }
 
 Cost cost_of(const std::vector<Schedule>& schedules, const Chunks& chunks,
@@ -314,11 +337,17 @@ Cost cost_of(const Algorithm& algorithm, int size, std::uint64_t bytes,
   return cost_of(schedules, Chunks::even(bytes, schedules[0].chunks), 1, parameters);
 }
 
-double MachineCosts::seconds_of(const Algorithm& algorithm, int ranks,
-                                std::uint64_t buffer_bytes) const {
+double MachineCosts::uncorrected_seconds_of(const Algorithm& algorithm, int ranks,
+                                            std::uint64_t buffer_bytes) const {
   const CostParameters costs = at(buffer_bytes);
   return announces(algorithm) ? announced_seconds(algorithm, ranks, buffer_bytes, costs)
                               : cost_of(algorithm, ranks, buffer_bytes, costs).seconds;
+}
+
+double MachineCosts::seconds_of(const Algorithm& algorithm, int ranks,
+                                std::uint64_t buffer_bytes) const {
+  return uncorrected_seconds_of(algorithm, ranks, buffer_bytes) *
+         correction(algorithm, ranks, buffer_bytes);
 }
 
 double MachineCosts::least_seconds_of(const Algorithm& algorithm, int ranks,
@@ -326,7 +355,8 @@ double MachineCosts::least_seconds_of(const Algorithm& algorithm, int ranks,
   if (announces(algorithm)) return seconds_of(algorithm, ranks, buffer_bytes);
   const std::vector<Schedule> schedules = make_schedules(algorithm, ranks);
   return least_seconds(schedules, Chunks::even(buffer_bytes, schedules[0].chunks), 1,
-                       at(buffer_bytes));
+                       at(buffer_bytes)) *
+         correction(algorithm, ranks, buffer_bytes);
 }
 
 }  // namespace ringside::collectives

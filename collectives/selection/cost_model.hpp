@@ -38,6 +38,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "collectives/algorithms/catalogue.hpp"
@@ -74,6 +75,18 @@ struct Cost {
   std::vector<Sent> sent;  // [rank]
 };
 
+// What the walk misses of one algorithm with so many ranks on one machine: measured time / walked
+// time. NCCL corrects its model in the same way, with constants (src/graph/tuning.cc,
+// treeCorrectionFactor).
+struct Correction {
+  static constexpr std::uint64_t lengths[] = {1000,    16000,   64000,   256000,
+                                              1000000, 8000000, 32000000};
+  std::uint64_t algorithm = 0;  // number_of() it
+  std::uint64_t ranks = 0;
+  double factors[std::size(lengths)] = {};  // for a buffer of each of the lengths
+  bool operator==(const Correction&) const = default;
+};
+
 // The costs of one machine, where a byte costs more if the ranks' buffers do not fit into the
 // cache. The costs per byte are measured with buffers of three lengths and interpolated between
 // them, on a logarithmic scale.
@@ -85,8 +98,13 @@ struct MachineCosts {
   };
   CostParameters common;     // without beta, copy and gamma
   PerByte per_byte[3] = {};  // at each of the lengths
+  std::vector<Correction> corrections = {};
   CostParameters at(std::uint64_t buffer_bytes) const;
+  // The factor for a call, interpolated likewise; 1 if it was not measured.
+  double correction(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
   // What a call takes here: by a walk, or as it is announced.
+  double uncorrected_seconds_of(const Algorithm& algorithm, int ranks,
+                                std::uint64_t buffer_bytes) const;
   double seconds_of(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;
   // At most seconds_of(), within rounding errors, and without a walk.
   double least_seconds_of(const Algorithm& algorithm, int ranks, std::uint64_t buffer_bytes) const;

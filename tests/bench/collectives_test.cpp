@@ -300,12 +300,16 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
 }
 
 TEST_CASE("calibrate refuses contradicting arguments") {
-  CHECK(one_error({"all_reduce", "--machine", "here.json"}, 2)
-            .starts_with("ringside: --machine writes what --calibrate measures: bench --calibrate "
-                         "--machine FILE\n"));
-  CHECK(one_error({"all_reduce", "--calibrate"}, 2)
-            .starts_with("ringside: --calibrate measures this machine, for all collectives: leave "
-                         "out all_reduce\n"));
+  const std::string without_collective =
+      "ringside: --machine writes what --calibrate measures without a collective: bench "
+      "--calibrate --machine FILE\n";
+  CHECK(one_error({"all_reduce", "--machine", "here.json"}, 2).starts_with(without_collective));
+  CHECK(one_error({"all_reduce", "--calibrate", "--machine", "here.json"}, 2)
+            .starts_with(without_collective));
+  CHECK(one_error({"scatter", "--calibrate", "--backends", "mpi"}, 2)
+            .starts_with("ringside: --calibrate is for tcp, shm and threads, not for mpi: "));
+  CHECK(one_error({"barrier", "--calibrate"}, 2)
+            .starts_with("ringside: barrier has one algorithm: there is nothing to calibrate\n"));
   CHECK(one_error({"--calibrate", "-n", "2"}, 2)
             .starts_with("ringside: --calibrate compares 2 ranks with more: give -n 3 or more"));
   CHECK(one_error({"--calibrate", "--backends", "tcp,gloo"}, 2)
@@ -313,6 +317,37 @@ TEST_CASE("calibrate refuses contradicting arguments") {
   CHECK(
       one_error({}, 2).starts_with("ringside: name what to measure: a collective such as "
                                    "all_reduce, or train, ddp, zero or kernels, or --calibrate\n"));
+}
+
+TEST_CASE("the algorithms of a collective are measured and correct the model") {
+  const TemporaryFile cache("ringside-bench-corrections-");
+  const Variables variables{{"XDG_CACHE_HOME", cache.path}};
+  const auto outcome = bench(
+      {"all_gather", "--calibrate", "-n", "3", "--backends", "shm", "--repeat", "4"}, variables);
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK(contains(outcome.out, "Measured time of all_gather / the time by the model:\n"));
+  CHECK(contains(outcome.out, "\n  shm, 3 ranks "));
+  std::istringstream report(outcome.out);
+  for (std::string line; std::getline(report, line);)
+    if (!contains(line, cache.path.string())) CHECK(line.size() <= 80);
+  const auto file = Json::parse(read_file(cache.path / "ringside" / "calibration.json"));
+  REQUIRE(file["entries"].size() == 1);
+  // What the command tells is what the selection multiplies with: a ring that is measured to be far
+  // slower than the others is not taken.
+  auto changed = file;
+  for (auto& entry : changed["entries"])
+    for (auto& correction : entry["corrections"])
+      for (auto& factor : correction["measured_over_walked"]) {
+        CHECK((factor >= 0.01 && factor <= 100));
+        factor = correction["algorithm"] == "ring" ? 100 : 1;
+      }
+  std::ofstream(cache.path / "ringside" / "calibration.json") << changed;
+  for (const auto& row :
+       rows_of({"all_gather", "-n", "3", "--bytes", "4MB", "--backends", "shm"}, variables))
+    CHECK(row.at("algorithm") != "ring");
+  std::filesystem::remove_all(cache.path);
 }
 
 TEST_CASE("the report of a calibration fits 80 columns") {

@@ -29,12 +29,18 @@ bool try_input(const std::string& input) {
   const MachineCosts costs = costs_here("tcp");  // an invalid file counts as missing
   if (!std::isfinite(costs.common.alpha) || costs.common.alpha < 0)
     throw std::logic_error("a calibration was accepted whose alpha is no time");
+  for (const Correction& correction : costs.corrections)
+    for (const double factor : correction.factors)
+      if (!(factor > 0))
+        throw std::logic_error("a calibration was accepted that makes time vanish");
   return costs.common.alpha != built_in_costs("tcp").common.alpha;
 }
 
 std::vector<std::string> good_inputs() {
   MachineCosts costs = built_in_costs("tcp");
   costs.common.alpha *= 2;
+  costs.corrections = {
+      {number_of(find_algorithm(Collective::all_reduce)), 3, {1, 1, 1, 1, 1, 1, 1}}};
   cache();
   keep_calibration({{"tcp", costs}, {"shm", costs}});
   return {read_file(calibration_file())};

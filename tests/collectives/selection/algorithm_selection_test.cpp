@@ -150,6 +150,29 @@ TEST_CASE("costlier messages move the change of the selection to larger buffers"
   CHECK(turning_point(1e5) < turning_point(1e7));
 }
 
+namespace {
+
+// A machine on which the ring takes 100 times as long as by the model.
+MachineCosts with_slow_ring(int ranks) {
+  MachineCosts costs = network(1);
+  Correction& slow = costs.corrections.emplace_back();
+  slow.algorithm = number_of(find_algorithm(Collective::all_reduce, "ring"));
+  slow.ranks = static_cast<std::uint64_t>(ranks);
+  std::fill(std::begin(slow.factors), std::end(slow.factors), 100);
+  return costs;
+}
+
+}  // namespace
+
+TEST_CASE("an algorithm is not selected where it was measured to be slower than by the model") {
+  const auto name = [](const MachineCosts& costs, int ranks) {
+    return by(costs).choose(Collective::all_reduce, 10'000'000, DataType::fp32, ranks).name;
+  };
+  CHECK(name(network(1), 4) == "ring");
+  CHECK(name(with_slow_ring(4), 4) != "ring");
+  CHECK(name(with_slow_ring(4), 3) == "ring");
+}
+
 TEST_CASE("an all-to-all takes few messages for short blocks, and direct ones for unequal blocks") {
   MachineCosts costs = network(1e4);
   costs.common.overhead = costs.common.alpha;  // else all direct messages are on their way at once

@@ -50,6 +50,9 @@ MachineCosts odd_costs(double factor) {
   costs.common.alpha = 0.001 * factor;
   costs.common.turn = 0.0005 * factor;
   costs.per_byte[1] = {1e-7 * factor, 2e-7 * factor, 3e-7 * factor};
+  for (const char* name : {"ring", "two_shot"})
+    costs.corrections.push_back(
+        {number_of(find_algorithm(Collective::all_reduce, name)), 3, {1, 2, 3, 4, 5, 6, factor}});
   return costs;
 }
 
@@ -69,6 +72,7 @@ void check_same(const MachineCosts& a, const MachineCosts& b) {
     CHECK(a.per_byte[i].copy == about(b.per_byte[i].copy));
     CHECK(a.per_byte[i].gamma == about(b.per_byte[i].gamma));
   }
+  CHECK(a.corrections == b.corrections);
 }
 
 }  // namespace
@@ -140,14 +144,23 @@ TEST_CASE("an entry for another host or another number of cores is not for this 
   }
 }
 
-TEST_CASE("a file of a version with corrections of algorithms holds") {
+TEST_CASE("behind a link there are no corrections") {
+  const CacheFolder cache;
+  keep_calibration({{"tcp", odd_costs(1)}});
+  CHECK(costs_here("tcp").corrections.size() == 2);
+  CHECK(behind_link(costs_here("tcp"), parse_link("1Gbps,50us")).corrections.empty());
+}
+
+TEST_CASE("a file of a version without corrections holds") {
   const CacheFolder cache;
   keep_calibration({{"tcp", odd_costs(1)}});
   Json file = Json::parse(read_file(calibration_file()));
-  file["entries"][0]["corrected_bytes"] = {1000};
-  file["entries"][0]["corrections"] = {{{"algorithm", "ring"}}};
+  file["entries"][0].erase("corrections");
+  file["entries"][0].erase("corrected_bytes");
   cache.write(file.dump());
-  check_same(costs_here("tcp"), odd_costs(1));
+  MachineCosts expected = odd_costs(1);
+  expected.corrections.clear();
+  check_same(costs_here("tcp"), expected);
 }
 
 TEST_CASE("ranks with the same costs have the same checksum, and others another") {
@@ -182,6 +195,15 @@ TEST_CASE("an invalid file counts as missing and is replaced") {
       file["entries"][0].erase(key);
       broken.push_back(file.dump());
     }
+  for (const char* key : {"collective", "algorithm", "ranks", "measured_over_walked"})
+    for (const Json& value : {Json("x"), Json(), Json::array({0, 0, 0, 0, 0, 0, 0})}) {
+      Json file = good;
+      file["entries"][0]["corrections"][1][key] = value;
+      broken.push_back(file.dump());
+    }
+  Json of_others = good;
+  of_others["entries"][0]["corrected_bytes"][2] = 4711;
+  broken.push_back(of_others.dump());
   for (const std::string& text : broken) {
     CAPTURE(text);
     cache.write(text);

@@ -209,6 +209,19 @@ TEST_CASE("costs per byte are interpolated between the measured lengths") {
   CHECK(machine.at(0).alpha == 5);
 }
 
+TEST_CASE("a correction is for one algorithm and number of ranks, and interpolated by length") {
+  const Algorithm &ring = find_algorithm(Collective::all_reduce, "ring"),
+                  &two_shot = find_algorithm(Collective::all_reduce, "two_shot");
+  MachineCosts machine;
+  machine.corrections = {{number_of(ring), 4, {2, 4, 1, 1, 1, 3, 5}}};
+  CHECK(machine.correction(ring, 4, 10) == 2);
+  CHECK(machine.correction(ring, 4, 16000) == about(4));
+  CHECK(machine.correction(ring, 4, 16'000'000) == about(4));  // half way from 8 MB to 32 MB
+  CHECK(machine.correction(ring, 4, 1'000'000'000) == 5);
+  CHECK(machine.correction(ring, 3, 10) == 1);
+  CHECK(machine.correction(two_shot, 4, 10) == 1);
+}
+
 TEST_CASE("an announced call waits once in each round, and copies once what is for everybody") {
   MachineCosts machine{
       .common = {.alpha = 1, .overhead = 0.4, .turn = 2, .cores = 2, .announced_bytes = 1000},
