@@ -84,7 +84,9 @@ TEST_CASE("the problem matcher of the tests finds a failed check of doctest") {
   const std::string line = "12: ../../tests/a_test.cpp:29: ERROR: CHECK( a == b ) is NOT correct!";
   bool found = false;
   for (const Json& task : tasks["tasks"])
-    for (const Json& matcher : task["problemMatcher"]) {
+    for (const Json& matcher : task["problemMatcher"].is_array()
+                                   ? task["problemMatcher"]
+                                   : Json::array({task["problemMatcher"]})) {
       if (!matcher.is_object() || !matcher.contains("pattern")) continue;
       const std::string pattern = matcher["pattern"]["regexp"];
       REQUIRE(std::regex_match(line, match, std::regex(pattern)));

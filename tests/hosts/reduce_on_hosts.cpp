@@ -4,10 +4,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/process_group.hpp"
 
 int main(int, char** arguments) {
   using namespace ringside;
+  collectives::load_algorithms();
   auto group = collectives::ProcessGroup::from_environment();
   const int calls = std::atoi(arguments[1]), count = std::atoi(arguments[2]);
   const float sum = static_cast<float>(group.size() * (group.size() + 1)) / 2;
