@@ -34,9 +34,11 @@ Schedule student_schedule(const std::string& name, int ranks, int micro_batches)
 Json collect_schedules(World&) {
   Json all;
   for (const char* name : names)
-    for (int p = 2; p <= most_ranks; ++p)
+    for (int p = 2; p <= most_ranks; ++p) {
+      Json& of_ranks = all[name].emplace_back(Json::array());
       for (int m = 1; m <= most_micro_batches; ++m)
-        all[name][static_cast<std::size_t>(p - 2)].push_back(student_schedule(name, p, m).actions);
+        of_ranks.push_back(student_schedule(name, p, m).actions);
+    }
   return all;
 }
 
