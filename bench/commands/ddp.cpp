@@ -17,7 +17,7 @@
 #include "cli/pictures/median.hpp"
 #include "collectives/trace/trace_file.hpp"
 #include "collectives/work.hpp"
-#include "ddp/bucket_model.hpp"
+#include "ddp/bucket_sizes/bucket_model.hpp"
 #include "ddp/gradient_hooks.hpp"
 #include "ddp/replicate.hpp"
 #include "ddp/tensor_collectives.hpp"

@@ -9,7 +9,7 @@
 #include "bench/training/strategies.hpp"
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/report/report.hpp"
-#include "ddp/bucket_forecast.hpp"
+#include "ddp/bucket_sizes/bucket_forecast.hpp"
 
 namespace ringside::cli {
 

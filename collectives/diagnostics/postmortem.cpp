@@ -9,7 +9,7 @@
 #include "base/text/words.hpp"
 #include "collectives/diagnostics/diagnosis.hpp"
 #include "collectives/diagnostics/live_view.hpp"
-#include "collectives/diagnostics/torch_flights.hpp"
+#include "collectives/diagnostics/torch/torch_flights.hpp"
 #include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {

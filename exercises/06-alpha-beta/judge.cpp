@@ -3,7 +3,7 @@
 
 #include "base/random.hpp"
 #include "collectives/selection/bus_bandwidth.hpp"
-#include "ddp/bucket_model.hpp"
+#include "ddp/bucket_sizes/bucket_model.hpp"
 #include "exercises/06-alpha-beta/interface.hpp"
 #include "exercises/judge/judge.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/random.hpp"
-#include "ddp/bucket_model.hpp"
+#include "ddp/bucket_sizes/bucket_model.hpp"
 #include "exercises/18-bucket-model/interface.hpp"
 #include "exercises/judge/program.hpp"
 

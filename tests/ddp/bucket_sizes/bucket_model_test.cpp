@@ -1,5 +1,5 @@
 // The bucket model and its fit.
-#include "ddp/bucket_model.hpp"
+#include "ddp/bucket_sizes/bucket_model.hpp"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "ddp/bucket_forecast.hpp"
+#include "ddp/bucket_sizes/bucket_forecast.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "collectives/diagnostics/torch_flights.hpp"
+#include "collectives/diagnostics/torch/torch_flights.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
-#include "collectives/diagnostics/pickle.hpp"
+#include "collectives/diagnostics/torch/pickle.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -1,5 +1,5 @@
 // Buckets followed in time.
-#include "ddp/bucket_timeline.hpp"
+#include "ddp/bucket_sizes/bucket_timeline.hpp"
 
 #include <doctest/doctest.h>
 

@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "ddp/bucket_model.hpp"
+#include "ddp/bucket_sizes/bucket_model.hpp"
 
 namespace ringside::ddp {
 

@@ -1,4 +1,4 @@
-#include "collectives/diagnostics/pickle.hpp"
+#include "collectives/diagnostics/torch/pickle.hpp"
 
 #include <doctest/doctest.h>
 

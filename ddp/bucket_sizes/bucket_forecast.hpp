@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "autograd/nn/module.hpp"
-#include "ddp/bucket_model.hpp"
-#include "ddp/bucket_timeline.hpp"
+#include "ddp/bucket_sizes/bucket_model.hpp"
+#include "ddp/bucket_sizes/bucket_timeline.hpp"
 
 namespace ringside::ddp {
 

@@ -1,4 +1,4 @@
-#include "collectives/diagnostics/torch_flights.hpp"
+#include "collectives/diagnostics/torch/torch_flights.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "ddp/bucket_model.hpp"
+#include "ddp/bucket_sizes/bucket_model.hpp"
 
 #include <algorithm>
 #include <cmath>

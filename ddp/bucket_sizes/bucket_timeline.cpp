@@ -1,4 +1,4 @@
-#include "ddp/bucket_timeline.hpp"
+#include "ddp/bucket_sizes/bucket_timeline.hpp"
 
 #include <algorithm>
 
