@@ -28,6 +28,10 @@ foreach(folder base collectives autograd transformer parallel ddp zero planning 
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringside FILES_MATCHING PATTERN "*.hpp")
 endforeach()
 
+# The commands in Python, where the program looks for them.
+install(DIRECTORY python/ringside DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python FILES_MATCHING PATTERN "*.py")
+install(FILES python/__main__.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python)
+
 # The manual page and the completions, as the program writes them.
 foreach(document man:${CMAKE_INSTALL_MANDIR}/man1/ringside.1
                  bash:${CMAKE_INSTALL_DATADIR}/bash-completion/completions/ringside

@@ -2,7 +2,8 @@
 # with these commands in this order, and with `help` (cli/program/program.hpp). A command NAME is
 # commands/NAME.cpp with the function add_NAME_command(), and NAME.txt beside it is the end of its help. One
 # with more files is commands/NAME/NAME.cpp. A subcommand PARENT/NAME is commands/PARENT/NAME.cpp, or
-# commands/NAME.cpp. NAME@PROGRAM is a command that PROGRAM has, which this program runs for it.
+# commands/NAME.cpp. NAME@PROGRAM is a command that PROGRAM has, which this program runs for it; NAME@python is
+# one of the Python package.
 
 function(ringside_program program)
   cmake_parse_arguments(ARG "" "" "COMMANDS;SOURCES;LINK" ${ARGN})

@@ -33,18 +33,34 @@ std::string how_to_build(const std::string& program) {
   return fmt::format("cmake --build --preset {} --target {}", preset, program);
 }
 
+// The folder of the Python package: of this build, or of this installation.
+std::filesystem::path python_folder() {
+  const std::filesystem::path built = folder_of_programs().parent_path() / "python";
+  if (std::filesystem::exists(built / "__main__.py")) return built;
+  return folder_of_programs().parent_path() / "share/ringside/python";
+}
+
+// The words that start it: a program beside this one, or Python with the package of this build.
+std::vector<std::string> start_of(const std::string& program) {
+  if (program == "python") return {"python3", python_folder()};
+  return {folder_of_programs() / program};
+}
+
 // What the program writes with `help --as json`, or nothing if it is not there.
 std::vector<CommandText> told_by(const std::string& program) {
-  const std::filesystem::path path = folder_of_programs() / program;
-  if (::access(path.c_str(), X_OK) != 0) return {};
-  const std::string command = "exec " + for_shell(path) + " help --as json";
+  const std::vector<std::string> words = start_of(program);
+  if (!std::filesystem::exists(words.back())) return {};
+  std::string command = "exec";
+  for (const std::string& word : words) command += " " + for_shell(word);
+  command += " help --as json 2>/dev/null";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"),
                                                              ::pclose);
-  require(pipe != nullptr, "cannot run {}: {}", path.string(), std::strerror(errno));
+  require(pipe != nullptr, "cannot run {}: {}", words.back(), std::strerror(errno));
   std::string text;
   char part[4096];
   while (const std::size_t count = std::fread(part, 1, sizeof part, pipe.get()))
     text.append(part, count);
+  if (text.empty()) return {};
   return commands_from_json(text);
 }
 
@@ -53,10 +69,15 @@ std::vector<CommandText> told_by(const std::string& program) {
 void become_program_with(std::string_view command) {
   const std::string program = program_of(command);
   if (program.empty()) return;
-  std::vector<std::string> line = own_command();
-  line.front() = folder_of_programs() / program;
-  ::execv(line.front().c_str(), exec_arguments(line).data());
+  std::vector<std::string> line = start_of(program);
+  const std::vector<std::string> own = own_command();
+  line.insert(line.end(), own.begin() + 1, own.end());
+  ::execvp(line.front().c_str(), exec_arguments(line).data());
   require(errno == ENOENT, "cannot run {}: {}", line.front(), std::strerror(errno));
+  require(program != "python",
+          "`ringside {}` is a command in Python, and there is no python3 on PATH: install it "
+          "(apt-get install python3)",
+          command);
   fail("`ringside {}` is a command of the program {}, which is not in {}: build it ({})", command,
        program, folder_of_programs().string(), how_to_build(program));
 }
@@ -66,6 +87,7 @@ CommandText command_of(const std::string& program, const std::string& command) {
   if (!told.contains(program)) told[program] = told_by(program);
   const auto found = std::ranges::find(told[program], command, &CommandText::name);
   if (found != told[program].end()) return *found;
+  if (program == "python") return {.name = command, .description = "Needs python3"};
   return {.name = command, .description = "Not built: " + how_to_build(program)};
 }
 

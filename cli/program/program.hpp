@@ -1,6 +1,6 @@
 // The main function of the three programs. `ringside` has the commands of a student; for those of
-// ringside-bench and ringside-lab it runs these, as git does: they have the same commands and the
-// same arguments as `ringside` has with them, and one `ringside` for users.
+// ringside-bench, of ringside-lab and of the Python package it runs these, as git does: users type
+// `ringside COMMAND`, whichever program has the command.
 //
 // add_commands() (cli/options/command.hpp) and program_of() are each program's own:
 // ringside_program() in cmake/RingsidePrograms.cmake writes them from the list of its commands,
@@ -14,8 +14,8 @@
 
 namespace ringside::cli {
 
-// The program that `ringside` runs for one of its commands, such as "ringside-bench"; "" for a
-// command of this program, and for what is no command.
+// The program that `ringside` runs for one of its commands: "ringside-bench", "ringside-lab", or
+// "python" for the Python package. "" for a command of this program, and for what is no command.
 std::string program_of(std::string_view command);
 
 // Adds a command that another program has.

@@ -104,6 +104,8 @@ def export(args):
     copy(kit.program, hidden / "ringside-judge", 0o755)
     for name in PROGRAMS:  # ./exercise ringside, which finds in ../lib what --device emulated needs
         copy(Path(kit.ringside).with_name(name), hidden / "bin" / name, 0o755)
+    for path in (path for path in tracked("python") if path.endswith(".py")):  # the commands in Python
+        copy(ROOT / path, hidden / path)
     copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", hidden / "lib/libringside_emulated.so")
     if any(kits.trains(kit, each) for each in chosen):
         for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/group_division"):

@@ -1,0 +1,66 @@
+"""`python3 -m ringside COMMAND ...`: the commands that are Python, without a build. A command of
+the program `ringside` is handed to it, where it is built."""
+
+import importlib
+import json
+import os
+import sys
+from typing import Dict, List, Sequence
+
+from ringside import command_line
+from ringside.library import RingsideError
+from ringside.program import find_program
+
+# The commands that are Python, in the order of the help, and the module that declares each.
+COMMANDS: Dict[str, str] = {}
+
+
+def command_named(name: str) -> command_line.Command:
+    return importlib.import_module(f"ringside.lab.{COMMANDS[name]}").COMMAND
+
+
+def commands_as_json() -> str:
+    """What the program `ringside` asks for, to make its manual and completions complete."""
+    commands = [command_line.command_as_data(command_named(name)) for name in COMMANDS]
+    return json.dumps({"name": "ringside", "description": "", "footer": "", "options": [],
+                       "subcommands": commands}, indent=1)
+
+
+def list_of_commands(width: int) -> str:
+    lines = [command_line.two_columns(name, command_named(name).description, width)
+             for name in COMMANDS]
+    return ("Usage: python3 -m ringside COMMAND ...\n\nCommands that need no build:\n" +
+            "\n".join(lines) + "\n\nHelp for a command: python3 -m ringside COMMAND --help\n"
+            "Any other command of Ringside runs in the program `ringside`, where it is built.\n")
+
+
+def become_program(words: Sequence[str]) -> int:
+    """Replaces this process by the program `ringside`, which has every other command."""
+    try:
+        program = find_program()
+        os.execv(program, [program, *words])
+    except RingsideError as error:
+        known = command_line.did_you_mean(words[0], COMMANDS)
+        print(f"ringside: '{words[0]}' is no command that runs without a build{known}: {error}",
+              file=sys.stderr)
+    except OSError as error:
+        print(f"ringside: cannot run {program}: {error.strerror}", file=sys.stderr)
+    return 1
+
+
+def main(words: List[str]) -> int:
+    if not words or words[0] in ("-h", "--help") or words == ["help"]:
+        print(list_of_commands(command_line.terminal_width()), end="")
+        return 0
+    if words == ["help", "--as", "json"]:
+        print(commands_as_json())
+        return 0
+    if words[0] == "help" and words[-1] in COMMANDS:
+        words = [words[-1], "--help"]
+    if words[0] not in COMMANDS:
+        return become_program(words)
+    return command_line.run_command(command_named(words[0]), words[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
