@@ -29,7 +29,8 @@ foreach(folder base collectives autograd transformer parallel ddp zero planning 
 endforeach()
 
 # The commands in Python, where the program looks for them.
-install(DIRECTORY python/ringside DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python FILES_MATCHING PATTERN "*.py")
+install(DIRECTORY python/ringside DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python FILES_MATCHING PATTERN "*.py"
+  PATTERN "*.json" PATTERN "*.css" PATTERN "*.js")
 install(FILES python/__main__.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python)
 
 # The manual page and the completions, as the program writes them.

@@ -2,7 +2,7 @@
 //
 // Zoomed in, the page also shows the ops within phases, and the steps within calls with an arrow
 // from the sender to the receiver of each. They are too short to be seen in a whole step, so they
-// come as data, which the page's script draws (page/report.js):
+// come as data, which the page's script draws (report.js):
 //
 //     {"scale": 95.1,                                          ms
 //      "ranks": [{"rank": 0,

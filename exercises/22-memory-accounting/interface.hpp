@@ -1,8 +1,8 @@
 // What the judge calls: formulas of the memory that training takes.
 #pragma once
 
+#include "exercises/judge/planning/state.hpp"
 #include "exercises/judge/student.hpp"
-#include "planning/formulas/state.hpp"
 
 namespace ringside::exercises {
 

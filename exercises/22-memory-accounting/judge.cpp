@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "exercises/22-memory-accounting/interface.hpp"
+#include "exercises/judge/planning/devices.hpp"
 #include "exercises/judge/planning/formulas.hpp"
 #include "exercises/judge/planning/inputs_json.hpp"
 #include "exercises/judge/program.hpp"
 #include "exercises/judge/zero/ledger_under_zero.hpp"
-#include "planning/formulas/devices.hpp"
 
 namespace ringside::exercises {
 namespace {

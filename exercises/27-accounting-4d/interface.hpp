@@ -2,8 +2,8 @@
 // the batches for which it is bound by computing.
 #pragma once
 
+#include "exercises/judge/planning/bounds.hpp"
 #include "exercises/judge/student.hpp"
-#include "planning/formulas/bounds.hpp"
 
 namespace ringside::exercises {
 

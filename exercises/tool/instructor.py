@@ -51,7 +51,7 @@ import slides as decks
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["ringside", "ringside-bench", "ringside-lab"]  # ringside runs the others for their commands, which handouts type
-FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "planning", "transformer"]
+FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "transformer"]
 
 
 # ---- Export
@@ -104,7 +104,7 @@ def export(args):
     copy(kit.program, hidden / "ringside-judge", 0o755)
     for name in PROGRAMS:  # ./exercise ringside, which finds in ../lib what --device emulated needs
         copy(Path(kit.ringside).with_name(name), hidden / "bin" / name, 0o755)
-    for path in (path for path in tracked("python") if path.endswith(".py")):  # the commands in Python
+    for path in (path for path in tracked("python") if path.endswith((".py", ".json", ".css", ".js"))):  # the commands in Python
         copy(ROOT / path, hidden / path)
     copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", hidden / "lib/libringside_emulated.so")
     if any(kits.trains(kit, each) for each in chosen):
@@ -129,6 +129,8 @@ def export(args):
     copy(ROOT / "exercises/assistants.md", out / "AGENTS.md")
     if args.self_study:
         for path in (path for folder in FOLDERS for path in tracked(folder) if path.endswith((".hpp", ".cpp"))):
+            copy(ROOT / path, out / "reference" / path)
+        for path in tracked("exercises/judge/planning"):
             copy(ROOT / path, out / "reference" / path)
     write_json(out / ".vscode/tasks.json", tasks(chosen))
     write_json(out / ".vscode/launch.json", launches(chosen))

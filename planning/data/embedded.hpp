@@ -1,4 +1,5 @@
-// The data files of this folder, as text within the program. CMakeLists.txt makes the source.
+// The data files of python/ringside/planning/data/, as text within the program. CMakeLists.txt
+// makes the source.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ from ringside.library import RingsideError
 from ringside.program import find_program
 
 # The commands that are Python, in the order of the help, and the module that declares each.
-COMMANDS: Dict[str, str] = {}
+COMMANDS: Dict[str, str] = {"account": "account", "simulate": "simulate"}
 
 
 def command_named(name: str) -> command_line.Command:

@@ -13,8 +13,8 @@ sentences, and the same data, from which the program `ringside` makes its manual
 """
 
 import argparse
-import difflib
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -45,7 +45,8 @@ Check = Callable[[str], Any]  # the value of a text, or ValueError with a senten
 class Option:
     """`names` is "--mesh AXES", "-n,--ranks N" or, for an argument, "collective NAME". A type that
     ends with ",..." is a list with commas between its values, one with " ..." takes all words that
-    follow. The help shows the default where `text` ends with it in brackets."""
+    follow. The help shows the default where `text` ends with it in brackets. Without a text it is not
+    in the help: an old option, for which the command has a sentence."""
 
     names: str
     text: str
@@ -142,15 +143,33 @@ def at_least_one(thing: str) -> Check:
     return check
 
 
+def edits_between(a: str, b: str) -> int:
+    """How many letters to insert, remove, replace or swap with the next to make b of a (Damerau and
+    Levenshtein, without two edits of one letter)."""
+    rows = [list(range(len(b) + 1))]
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y)))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
+        rows.append(row)
+    return rows[-1][-1]
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """" (did you mean all_reduce?)", or nothing if no name is near."""
-    near = difflib.get_close_matches(word, list(names), n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    """" (did you mean all_reduce?)" for "allreduce" or "all_reudce", or nothing if no name is near:
+    more than a third of the letters changed is another word. The rule of base/text/words.hpp."""
+    def letters(text: str) -> str:
+        return text.replace("-", "").replace("_", "").lower()
+    ranked = [(edits_between(letters(word), letters(name)), name) for name in names]
+    edits, nearest = min(ranked, key=lambda each: each[0], default=(1, ""))
+    return f" (did you mean {nearest}?)" if edits <= len(letters(word)) // 3 else ""
 
 
 def counted(count: int, thing: str) -> str:
-    """"1 step", "3 steps"."""
-    return f"{count} {thing}" + ("" if count == 1 else "s")
+    """"1 step", "3 steps", "2 micro-batches"."""
+    return f"{count} {thing}" + ("" if count == 1 else "es" if thing.endswith("ch") else "s")
 
 
 # What goes to files and to the terminal.
@@ -188,14 +207,15 @@ def described(option: Option) -> Dict[str, Any]:
 def command_as_data(command: Command) -> Dict[str, Any]:
     return {"name": command.name, "description": command.description,
             "footer": command.notes.strip("\n"),
-            "options": [described(each) for each in (command.help_option, *command.options)],
+            "options": [described(each) for each in (command.help_option, *command.options)
+                        if each.text],
             "subcommands": []}
 
 
 def two_columns(left: str, right: str, width: int) -> str:
     """A line of the help: names, and beside them their text; below them, where they are long."""
     lines = [line for paragraph in right.split("\n")
-             for line in textwrap.wrap(paragraph, width - LEFT) or [""]]
+             for line in textwrap.wrap(paragraph, width - LEFT, break_on_hyphens=False) or [""]]
     first = f"  {left}"
     head = [first] if len(first) >= LEFT else [first.ljust(LEFT) + lines.pop(0)]
     return "\n".join(head + [" " * LEFT + line for line in lines])
@@ -208,6 +228,8 @@ def help_text(command: Command, width: int) -> str:
              f"Usage: ringside {command.name} [OPTIONS]{usage}"]
     groups: Dict[str, List[str]] = {}
     for each in [*arguments, command.help_option, *(o for o in command.options if o.words)]:
+        if not each.text:
+            continue
         names = each.names + (" (required)" if each.required else "")
         group = each.group if each.words else "Positionals"
         groups.setdefault(group, []).append(two_columns(names, each.text, width))
@@ -223,12 +245,23 @@ def terminal_width() -> int:
 
 # Reading the command line.
 
+class Counted(argparse.Action):
+    """Stores a value, and counts how often the option is given."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any,
+                 option_string: Optional[str] = None) -> None:
+        setattr(namespace, self.dest, values)
+        parser.given[option_string] = parser.given.get(option_string, 0) + 1
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with the sentences of the C++ commands."""
 
     def __init__(self, command: Command):
         super().__init__(prog=f"ringside {command.name}", add_help=False, allow_abbrev=False)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -3B is a value, and a wrong one
         self.command = command
+        self.given: Dict[str, int] = {}  # how often each option is
         for option in command.options:
             self._add(option)
 
@@ -238,7 +271,8 @@ class Parser(argparse.ArgumentParser):
             return
         settings: Dict[str, Any] = {"default": option.default, "type": converter(option)}
         if option.words:
-            self.add_argument(*option.words, dest=option.key, required=option.required, **settings)
+            self.add_argument(*option.words, dest=option.key, required=option.required,
+                              action=Counted, **settings)
         elif option.value_name.endswith("..."):
             self.add_argument(option.key, nargs=argparse.REMAINDER, **settings)
         else:
@@ -259,6 +293,9 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         given, strays = self.parse_known_args(list(words))
+        for word, times in self.given.items():
+            if times > 1:
+                raise UsageError(f"{word} takes one value, not {times}")
         if strays:
             raise UsageError(self._about_stray(strays))
         return given

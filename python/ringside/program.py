@@ -1,10 +1,11 @@
-"""The program `ringside` from Python: each command is a function.
+"""The commands of `ringside` from Python: each is a function.
 
     ringside.step("ring_all_reduce", n=4)         ringside step ring_all_reduce -n 4
     ringside.account(model="tiny", mesh="dp=2")   ringside account --model tiny --mesh dp=2
 
-Arguments become words of the command line, and the program checks them. So this file knows no
-option, and `help(ringside.step)` is the program's own help.
+Arguments become words of the command line, and the command checks them. So this file knows no
+option, and `help(ringside.step)` is the command's own help. The commands that are Python run in a
+process of this interpreter, and need no program.
 """
 
 import html
@@ -13,11 +14,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from functools import lru_cache
 from pathlib import Path
 
 from ringside.library import RingsideError
+
+PACKAGE = Path(__file__).resolve().parent
 
 
 class CommandError(RingsideError):
@@ -46,19 +50,35 @@ def find_program():
     return found
 
 
+def declared(words):
+    """The command_line.Command that these words run, if it is one of those that are Python."""
+    from ringside.__main__ import COMMANDS, command_named  # which imports this file
+    name = next((word for word in words if word != "help"), None)
+    return command_named(name) if name in COMMANDS else None
+
+
 def run(words):
-    program = find_program()
+    """Runs a command, and waits for its end."""
+    environment = dict(os.environ)
+    if declared(words):
+        arguments = [sys.executable, "-m", "ringside"]
+        paths = [str(PACKAGE.parent), environment.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    else:
+        arguments = [find_program()]
     try:
-        return subprocess.run([program, *words], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, errors="replace")
+        return subprocess.run([*arguments, *words], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", env=environment)
     except OSError as error:
-        raise RingsideError(f"cannot run {program}: {error.strerror}. Name the program ringside in "
-                            "RINGSIDE_PROGRAM") from None
+        raise RingsideError(f"cannot run {arguments[0]}: {error.strerror}. Name the program "
+                            "ringside in RINGSIDE_PROGRAM") from None
 
 
 @lru_cache(maxsize=None)
 def options_of(command):
     """The options of a command, as the completions of a shell learn them."""
+    if declared(command):
+        return {word for option in declared(command).options for word in option.words}
     return {line.split("\t")[0] for line in run(["help", "--as", "words", "--", *command])
             .stdout.splitlines()}
 
@@ -129,7 +149,7 @@ class Result:
 
 
 class Command:
-    """A command of the program. help() and a notebook's ? show the program's help."""
+    """A command. help() and a notebook's ? show its help."""
 
     def __init__(self, name):
         self.name = name

@@ -13,9 +13,12 @@
 #include "cli/options/command.hpp"
 #include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
+#include "cli/pictures/numbers.hpp"
 #include "cli/pictures/schedule/proof.hpp"
+#include "cli/pictures/table.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/selection/cost_model.hpp"
 
 namespace ringside::cli {
 
@@ -28,6 +31,8 @@ struct ProveOptions {
   std::string algorithm;
   int max_size = 64;
   bool bounds = false;
+  std::vector<double> costs;  // alpha and beta
+  std::vector<std::string> bytes{"1MB"};
   std::string json;
 };
 
@@ -57,9 +62,35 @@ std::vector<Algorithm> selected(const ProveOptions& options) {
   return algorithms;
 }
 
+// What a message costs, alpha, and each of its bytes, beta; nothing else takes time.
+CostParameters parameters_of(const std::vector<double>& costs) {
+  refuse_if(costs.size() != 2 || costs[0] < 0 || costs[1] < 0,
+            "--costs: two numbers of at least 0 are expected, the seconds of a message and of each "
+            "of its bytes, as in --costs 3e-6,2e-11");
+  return {.alpha = costs[0], .beta = costs[1], .overhead = costs[0]};
+}
+
+void print_costs(const ProveOptions& options) {
+  const CostParameters parameters = parameters_of(options.costs);
+  Table table{{words("collective", "collective"), words("algorithm", "algorithm"),
+               number("ranks", "ranks"), number("bytes", "bytes"), number("seconds", "seconds")}};
+  for (Algorithm algorithm : selected(options)) {
+    if (is_algorithm_file(options.algorithm))
+      algorithm = algorithm_named(algorithm.collective, options.algorithm);
+    for (const std::string& text : options.bytes) {
+      const std::uint64_t bytes = parse_bytes(text);
+      table.rows.push_back({name_of(algorithm.collective), algorithm.name, options.max_size, bytes,
+                            cost_of(algorithm, options.max_size, bytes, parameters).seconds});
+    }
+  }
+  stream_beside(options.json) << table.text();
+  if (!options.json.empty()) write_json_file(options.json, table.json());
+}
+
 void prove_all(const ProveOptions& given) {
   ProveOptions options = given;
   divide_algorithm_name(options.collective, options.algorithm);
+  if (!options.costs.empty()) return print_costs(options);
   if (options.bounds) {
     const BoundsReport report = report_bounds(selected(options), options.max_size);
     stream_beside(options.json) << report.text;
@@ -91,6 +122,11 @@ void add_prove_command(CLI::App& app) {
   option.flag("--bounds", args.bounds,
               "Count steps, bytes and additions on --max-size ranks beside the "
               "lower bounds, and prove nothing");
+  option("--costs ALPHA,BETA", args.costs,
+         "Walk the schedules of --max-size ranks for calls of --bytes, and prove nothing: the "
+         "seconds of a call, where a message takes ALPHA seconds and each of its bytes BETA")
+      ->delimiter(',');
+  option("--bytes SIZE,...", args.bytes, "Of --costs: sizes of the whole buffer [1MB]");
   add_json_option(option, args.json);
   add_commands(option.command(), "prove");
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exercises/judge/judge.hpp"
-#include "planning/quantity.hpp"
+#include "exercises/judge/planning/quantity.hpp"
 
 // A number; in an answer also "inf".
 template <>

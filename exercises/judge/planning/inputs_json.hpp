@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/json.hpp"
-#include "planning/formulas/bounds.hpp"
-#include "planning/formulas/state.hpp"
+#include "exercises/judge/planning/bounds.hpp"
+#include "exercises/judge/planning/state.hpp"
 
 template <>
 struct ringside::JsonForm<ringside::planning::Types> {

@@ -279,6 +279,23 @@ TEST_CASE("ringside prove proves only the selected algorithms") {
   CHECK(contains(wrong.err, "there is no algorithm named 'star'; there are"));
 }
 
+TEST_CASE("ringside prove --costs: what calls of an algorithm take") {
+  const Outcome outcome =
+      run_program({ringside_binary, "prove", "all_reduce", "--algorithm", "ring", "--max-size", "4",
+                   "--costs", "1e-6,1e-9", "--bytes", "4KB,4001B", "--json", "-"});
+  CHECK(outcome.exit_code == 0);
+  const Json rows = Json::parse(outcome.out);
+  REQUIRE(rows.size() == 2);
+  // Six messages of a chunk one after the other; of 4,001 bytes one chunk has 1,001.
+  CHECK(rows[0].at("seconds").get<double>() == doctest::Approx(6 * 2e-6).epsilon(1e-12));
+  CHECK(rows[1].at("seconds").get<double>() == doctest::Approx(6 * 2.001e-6).epsilon(1e-12));
+  CHECK(rows[1].at("algorithm") == "ring");
+  CHECK(rows[1].at("bytes") == 4001);
+  for (const char* costs : {"1e-6", "1,-1"})
+    CHECK(contains(run_program({ringside_binary, "prove", "--costs", costs}).err,
+                   "--costs: two numbers of at least 0 are expected"));
+}
+
 TEST_CASE("prove finds an algorithm that is wrong from three ranks on") {
   const Algorithm broken{Collective::all_reduce, "left_ring", [](int size, int rank, int) {
                            Schedule schedule = ring_all_reduce(size, rank);

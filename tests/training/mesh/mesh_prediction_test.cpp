@@ -3,12 +3,16 @@
 // loss. And what `ringside train` checks for before the run, within 5 % of the ledger.
 //
 // Every mesh of 2, 4 and 8 ranks, with every schedule, stage of ZeRO, recomputation and division of
-// sequences that it may have, if RINGSIDE_WHOLE_TABLE=1; otherwise a fixed sample.
+// sequences that it may have, if RINGSIDE_WHOLE_TABLE=1; otherwise a fixed sample. With
+// RINGSIDE_LEDGER=FILE what the ranks had and sent is written as JSON: tests/python/ledger_test.py
+// compares it with the planner in Python.
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
 #include <fmt/format.h>
 
+#include "base/json.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "parallel/pipeline/lower.hpp"
@@ -176,6 +180,34 @@ double share_of_bytes(const Case& each, Axis axis) {
   return axis != Axis::pp && each.mesh.inner.starts_with("zero") ? 0.005 : 0;
 }
 
+// The plan of a case, with what each of its ranks had at its peak and sent in a step, in bytes.
+Json ledger_of(const Case& each, const planning::Plan& plan, const std::vector<Seen>& seen) {
+  Json json = {{"case", text_of(each)},
+               {"mesh", plan.mesh.text()},
+               {"strategy", each.mesh.inner},
+               {"schedule", plan.schedule},
+               {"chunks", plan.chunks},
+               {"micro_batches", plan.micro_batches},
+               {"micro_batch", plan.micro_batch},
+               {"exchange", name_of(plan.context.exchange)},
+               {"token_order", name_of(plan.context.order)},
+               {"recompute", each.recompute},
+               {"sequence_parallel", plan.sequence_parallel},
+               {"experts", each.has_experts},
+               {"gradient_copies", plan.gradient_copies},
+               {"bucket_bytes", plan.bucket_bytes},
+               {"ranks", Json::array()}};
+  for (const Seen& rank : seen) {
+    Json sent = Json::object();
+    for (const auto& [axis, bytes] : rank.sent) sent[name_of(axis)] = bytes;
+    json["ranks"].push_back({{"parameters", rank.memory.at(MemoryKind::parameters)},
+                             {"optimizer_state", rank.memory.at(MemoryKind::optimizer_state)},
+                             {"peak", rank.peak},
+                             {"sent", sent}});
+  }
+  return json;
+}
+
 std::string kind_of(const Case& each) {
   return each.has_experts ? "experts" : each.mesh.inner;
 }
@@ -186,6 +218,7 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
   const bool whole = std::getenv("RINGSIDE_WHOLE_TABLE") != nullptr;
   const std::vector<Case> cases = all_cases();
   std::map<std::string, Furthest> worst_memory, worst_bytes;  // by strategy
+  Json ledgers = Json::array();
   int runs = 0;
   for (std::size_t i = 0; i < cases.size(); i += whole ? 1 : 11) {
     if (!mesh_cases.takes()) continue;
@@ -197,6 +230,7 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
         planning::run_plan(options_of(each), DType::fp32, autograd::Device::cpu, mesh.data_ranks(),
                            each.mesh.inner, bucket_mb, &mesh);
     const auto seen = run(each);
+    ledgers.push_back(ledger_of(each, plan, seen));
     const auto account = planning::account(model, plan, planning::find_machine("laptop"));
     const auto formula = planning::step_formula(model, plan);
     const double slack = depends_on_time(each, model, plan);
@@ -241,6 +275,8 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
     }
     ++runs;
   }
+  if (const char* const file = std::getenv("RINGSIDE_LEDGER"))
+    std::ofstream(file) << ledgers.dump() << "\n";
   if (!whole) return;
   fmt::print("{} runs. The worst account, as a share of what was measured:\n", runs);
   for (const auto& [what, all] : {std::pair("memory", &worst_memory), {"bytes", &worst_bytes}})

@@ -1,4 +1,5 @@
-// The style and the script of a report: report.css and report.js in this folder. CMake embeds them.
+// The style and the script of a report: report.css and report.js in python/ringside/lab/page/,
+// which Python's reports share. CMake embeds them.
 #pragma once
 
 namespace ringside::cli {

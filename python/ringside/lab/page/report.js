@@ -1,6 +1,6 @@
 'use strict';
 // What moves in a report: the line that describes a mark, the choice of a step, and the zoom into
-// the tracks of the ranks. Everything else is drawn already (report.cpp, tracks_figure.cpp).
+// the tracks of the ranks. Everything else is drawn already (report.cpp, report.py, tracks_figure.cpp).
 
 // ---- Marks ----
 // Left and right move between the marks of a row; up and down move to the nearest mark in time of

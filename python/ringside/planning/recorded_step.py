@@ -1,0 +1,203 @@
+"""Steps as traces: what a rank did when. They come from a file of `ringside train --trace` or from a
+simulation, and are compared, or simulated again with another schedule or network."""
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Set
+
+from ringside.planning.json_fields import NOT_NEGATIVE, JsonFields, read_json_file, require
+from ringside.planning.stage_load import MeasuredStage
+
+
+@dataclass
+class Span:
+    """`kind` is "phase", "wait", "call" or "op". Times are in seconds since the earliest start on
+    any rank."""
+
+    kind: str
+    name: str
+    about: str
+    start: float
+    end: float
+    size: int = 0  # bytes of a call
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def track(self) -> str:
+        return "communication" if self.kind == "call" else "compute"
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is the phase that a whole training step is."""
+        return self.kind == "phase" and self.name.startswith("step ")
+
+    @property
+    def belongs_to(self) -> str:
+        """As a class of the palette."""
+        if self.kind in ("call", "wait"):
+            return self.kind
+        if self.kind == "op":
+            return "other"
+        if self.name == "forward":
+            return "forward"
+        if self.name == "backward weight":
+            return "weight"
+        if self.name.startswith("backward"):
+            return "backward"
+        return "optimizer" if self.name in ("optimizer", "clip") else "other"
+
+    @property
+    def part(self) -> str:
+        """The part of a step that it belongs to."""
+        if self.is_step:
+            return "step"
+        names = {"weight": "backward", "optimizer": "update", "wait": "waits"}
+        return names.get(self.belongs_to, self.belongs_to)
+
+
+@dataclass
+class RankTrace:
+    """`coordinates` are those in a mesh, "pp=1,dp=0"; empty if all ranks are one group."""
+
+    rank: int
+    coordinates: str = ""
+    spans: List[Span] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.rank}" + (f" ({self.coordinates})" if self.coordinates else "")
+
+    def sort(self) -> None:
+        """By start; of two with the same start, the longer first."""
+        self.spans.sort(key=lambda span: (span.start, -span.end))
+
+    def within(self, begin: float, end: float) -> List[Span]:
+        """The spans that begin and end within a part of the trace, to the rounding of a file."""
+        return [span for span in self.spans if span.start >= begin - 1e-9 and span.end <= end + 1e-9]
+
+    def busy_seconds(self, spans: Iterable[Span]) -> List[float]:
+        """Of each, the seconds in which its rank does not wait."""
+        waits = sorted((span.start, span.end) for span in self.spans if span.kind == "wait")
+        longest = max((end - start for start, end in waits), default=0.0)
+        busy = []
+        for span in spans:
+            seconds, i = span.seconds, bisect_left(waits, (span.start - longest - 1e-9,))
+            while i < len(waits) and waits[i][0] < span.end:
+                seconds -= max(0.0, min(span.end, waits[i][1]) - max(span.start, waits[i][0]))
+                i += 1
+            busy.append(seconds)
+        return busy
+
+
+# Files.
+
+def read_traces(path: str) -> List[RankTrace]:
+    """A trace file of `ringside train --trace`. The error has the place of what is missing."""
+    ranks: Dict[int, RankTrace] = {}
+
+    def rank_of(event: JsonFields) -> RankTrace:
+        rank = int(event.number("pid", NOT_NEGATIVE))
+        return ranks.setdefault(rank, RankTrace(rank))
+
+    for event in JsonFields(read_json_file(path), f"{path}: ").list("traceEvents"):
+        phase = event.text("ph")
+        if phase == "M" and event.text("name", "") == "process_name":
+            inside = re.search(r"\(([^)]*)", event.object("args").text("name"))
+            rank_of(event).coordinates = inside[1] if inside else ""
+        if phase == "X" and event.text("cat") != "step":
+            kind, name = event.text("cat"), event.text("name")
+            about = event.object("args").text("data", "") if event.has("args") else ""
+            start = event.number("ts", NOT_NEGATIVE) * 1e-6
+            end = start + event.number("dur", NOT_NEGATIVE) * 1e-6
+            kind = kind if kind in ("call", "wait", "phase") else "op"
+            rank_of(event).spans.append(Span(kind, name, about, start, end))
+    return [ranks[rank] for rank in sorted(ranks)]
+
+
+def chrome_trace(ranks: List[RankTrace]) -> Dict[str, Any]:
+    """In Chrome's JSON object format, with times in microseconds: one process per rank, one thread
+    per track. Perfetto (ui.perfetto.dev) and chrome://tracing open it."""
+    events: List[Dict[str, Any]] = []
+    tracks = {"compute": 0, "communication": 1}
+    for trace in ranks:
+        def about(what: str, track: int, args: Dict[str, Any], rank: int = trace.rank) -> None:
+            events.append({"ph": "M", "name": what, "pid": rank, "tid": track, "ts": 0.0,
+                           "args": args})
+        about("process_name", 0, {"name": trace.name})
+        about("process_sort_index", 0, {"sort_index": trace.rank})
+        for name, track in tracks.items():
+            about("thread_name", track, {"name": name})
+            about("thread_sort_index", track, {"sort_index": track})
+        for span in trace.spans:
+            event = {"ph": "X", "name": span.name, "pid": trace.rank, "tid": tracks[span.track],
+                     "ts": span.start * 1e6, "cat": span.kind, "dur": span.seconds * 1e6}
+            args: Dict[str, Any] = {"data": span.about} if span.about else {}
+            if span.kind == "call":
+                args.update(bytes=span.size, queued_us=span.start * 1e6)
+            events.append({**event, "args": args} if args else event)
+    return {"displayTimeUnit": "ms", "traceEvents": events}
+
+
+# What a trace says of a step.
+
+def step_parts(ranks: List[RankTrace]) -> Dict[str, float]:
+    """Seconds of one step: the mean over ranks and recorded steps of "step", "forward", "backward",
+    "update" and "waits" (for communication, wherever)."""
+    parts = dict.fromkeys(("step", "forward", "backward", "update", "waits"), 0.0)
+    steps = 0
+    for trace in ranks:
+        for step in trace.spans:
+            if step.is_step:
+                steps += 1
+                for span in trace.within(step.start, step.end):
+                    parts[span.part] = parts.get(span.part, 0.0) + span.seconds
+    require(steps > 0, "the trace has no whole step: it must be one of `ringside train --trace`")
+    return {part: seconds / steps for part, seconds in parts.items()}
+
+
+def stages_of_trace(ranks: List[RankTrace]) -> List[MeasuredStage]:
+    """The computations of each stage: means over ranks, micro-batches and steps, without the waits
+    within them. A run without a pipeline has one stage."""
+    stages: Dict[int, Dict[str, List[float]]] = {}
+    for trace in ranks:
+        add_rank(trace, stages)
+
+    def mean(stage: Dict[str, List[float]], name: str) -> float:
+        return sum(stage[name]) / len(stage[name]) if name in stage else 0.0
+
+    measured: List[MeasuredStage] = []
+    for number in sorted(stages):
+        require(number == len(measured), f"the trace shows stage {number} but not stage "
+                f"{len(measured)}: it must be one of all ranks")
+        stage = stages[number]
+        forward, weight = mean(stage, "forward"), mean(stage, "backward weight")
+        whole = mean(stage, "backward") + mean(stage, "backward input") + weight
+        require(forward > 0 and whole > 0, f"the trace shows no "
+                f"{'backward' if forward > 0 else 'forward'} of stage {number}: it must be one of "
+                "`ringside train --trace`")
+        measured.append(MeasuredStage(forward, whole, weight, mean(stage, "update")))
+    require(measured, "the trace shows no forward: it must be one of `ringside train --trace`")
+    return measured
+
+
+def add_rank(trace: RankTrace, stages: Dict[int, Dict[str, List[float]]]) -> None:
+    """Adds what one rank shows. The update is that of all its stages; each gets an equal part."""
+    here: Set[int] = set()
+    update, steps = 0.0, 0
+    shown = [span for span in trace.spans if span.part in ("step", "update", "forward", "backward")]
+    for span, busy in zip(shown, trace.busy_seconds(shown)):
+        if span.part == "step":
+            steps += 1
+        elif span.part == "update":
+            update += busy
+        else:  # of an action, "2B3"; in a run without a pipeline there is no text, and stage 0
+            digits = re.match(r"\d+", span.about)
+            stage = int(digits[0]) if digits else 0
+            stages.setdefault(stage, {}).setdefault(span.name, []).append(busy)
+            here.add(stage)
+    for stage in here:
+        stages[stage].setdefault("update", []).append(update / max(1, steps) / len(here))
