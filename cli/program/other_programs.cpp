@@ -64,14 +64,14 @@ std::vector<CommandText> told_by(const std::string& program) {
   return commands_from_json(text);
 }
 
-}  // namespace
-
-void become_program_with(std::string_view command) {
-  const std::string program = program_of(command);
-  if (program.empty()) return;
+// Replaces this process by a program, with the same arguments.
+[[noreturn]] void become(const std::string& program, std::string_view command) {
   std::vector<std::string> line = start_of(program);
   const std::vector<std::string> own = own_command();
   line.insert(line.end(), own.begin() + 1, own.end());
+  // Python may call this program.
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  if (program == "python") ::setenv("RINGSIDE_PROGRAM", self.c_str(), 1);
   ::execvp(line.front().c_str(), exec_arguments(line).data());
   require(errno == ENOENT, "cannot run {}: {}", line.front(), std::strerror(errno));
   require(program != "python",
@@ -80,6 +80,16 @@ void become_program_with(std::string_view command) {
           command);
   fail("`ringside {}` is a command of the program {}, which is not in {}: build it ({})", command,
        program, folder_of_programs().string(), how_to_build(program));
+}
+
+}  // namespace
+
+void become_program_with(std::string_view command) {
+  if (const std::string program = program_of(command); !program.empty()) become(program, command);
+}
+
+void become_python(std::string_view command) {
+  become("python", command);
 }
 
 CommandText command_of(const std::string& program, const std::string& command) {

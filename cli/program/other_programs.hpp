@@ -13,6 +13,10 @@ namespace ringside::cli {
 // Error with the target to build if that program is not there.
 void become_program_with(std::string_view command);
 
+// Replaces this process by the Python package, with the same arguments: for a command of this
+// program that leaves a part of its work to Python.
+[[noreturn]] void become_python(std::string_view command);
+
 // A command that another program has, as that program's own help tells it. Where the program is not
 // built, or does not tell it, the description says what to build.
 CommandText command_of(const std::string& program, const std::string& command);

@@ -97,9 +97,21 @@ struct Flight {
   std::vector<FlightEntry> entries;
 };
 
-// Reads all files of a folder, in the order of groups and ranks. Throws Error that names a file
-// which is not a flight recorder's, or is cut off.
-std::vector<Flight> read_flights(const std::filesystem::path& folder);
+// Reads a folder, or a file of JSON, in the order of groups and ranks. Of the files of several jobs
+// in a folder it reads those of the last one; `left_out` becomes a paragraph about the others.
+// Throws Error that names a file which is not a flight recorder's, or is cut off.
+//
+// JSON is what the Python package makes of PyTorch's records (python/ringside/lab/flights.py).
+// Ranks and messages (collective "send", from `root` to `peer`) count as in FlightHeader and Call:
+//
+//     {"flights": [{"rank": 0, "size": 4, "group": "mesh_tp@0,1,4,5", "calls": [
+//         {"number": 12, "collective": "all_reduce", "count": 1024, "type": "bf16", "ended": false,
+//          "label": "", "began_ns": 0, "root": 0, "peer": 0, "waiting_for": -1}]}]}
+std::vector<Flight> read_flights(const std::filesystem::path& path,
+                                 std::string* left_out = nullptr);
+
+// Whether a path is a folder with files of flight recorders.
+bool has_flights(const std::filesystem::path& folder);
 
 // What happened, in words: a paragraph that says which rank diverged or stopped, and where; then a
 // line for each rank, and for each rank of the sub-groups in which a call was under way.

@@ -1,48 +1,16 @@
-// Reads the files of all ranks' flight recorders, and works out what happened.
+// Works out what happened, by the flight records of all ranks.
 #include <algorithm>
-#include <cstring>
 #include <ranges>
 #include <set>
 
-#include "base/error.hpp"
-#include "base/read_file.hpp"
+#include <fmt/format.h>
+
 #include "base/text/words.hpp"
 #include "collectives/diagnostics/diagnosis.hpp"
 #include "collectives/diagnostics/live_view.hpp"
-#include "collectives/diagnostics/torch/torch_flights.hpp"
 #include "collectives/rank_names.hpp"
 
 namespace ringside::collectives {
-namespace {
-
-constexpr std::int32_t most_ranks = 1 << 20;  // a damaged header may name any number
-
-}  // namespace
-
-Flight read_flight(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path);
-  Flight flight;
-  require(bytes.size() >= sizeof flight.header, "{} is not a flight recorder's file, or is cut off",
-          path.string());
-  std::memcpy(&flight.header, bytes.data(), sizeof flight.header);
-  auto& header = flight.header;
-  require(
-      header.magic == FlightHeader::expected_magic && header.entries == FlightRecorder::capacity &&
-          header.rank >= 0 && header.rank < header.size && header.size <= most_ranks &&
-          bytes.size() == sizeof header + header.entries * sizeof(FlightEntry),
-      "{} is not a flight recorder's file, or is cut off, or is of another version", path.string());
-  header.cause[sizeof header.cause - 1] = '\0';
-  header.group[sizeof header.group - 1] = '\0';
-  header.mesh[sizeof header.mesh - 1] = '\0';
-  flight.entries.resize(header.entries);
-  std::memcpy(flight.entries.data(), bytes.data() + sizeof header,
-              header.entries * sizeof(FlightEntry));
-  std::erase_if(flight.entries, [](const FlightEntry& entry) { return entry.sequence == 0; });
-  std::sort(flight.entries.begin(), flight.entries.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.began_ns, a.sequence) < std::pair(b.began_ns, b.sequence);
-  });
-  return flight;
-}
 
 bool knows_ranks_of_job(const FlightHeader& header) {
   return header.group[0] == '\0' ||
@@ -222,34 +190,6 @@ std::string lines_of(const Group& group, const std::set<int>& recorded) {
 }
 
 }  // namespace
-
-std::vector<Flight> read_flights(const std::filesystem::path& folder) {
-  require(std::filesystem::is_directory(folder),
-          "{} is not a folder: name the one that RINGSIDE_FLIGHT_DIR named", folder.string());
-  std::vector<Flight> flights;
-  std::vector<std::filesystem::path> of_torch;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".flight") flights.push_back(read_flight(entry.path()));
-    if (is_torch_flight(entry.path())) of_torch.push_back(entry.path());
-  }
-  std::ranges::move(read_torch_flights(of_torch), std::back_inserter(flights));
-  require(!flights.empty(),
-          "{} holds no file of a flight recorder (RANK.flight, or PyTorch's nccl_trace_rank_RANK)",
-          folder.string());
-  std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) {
-    return std::pair(std::string_view(a.header.group), a.header.rank) <
-           std::pair(std::string_view(b.header.group), b.header.rank);
-  });
-  for (std::size_t i = 1; i < flights.size(); ++i) {
-    const FlightHeader &a = flights[i - 1].header, &b = flights[i].header;
-    if (std::string_view(a.group) != b.group) continue;
-    require(a.size == b.size, "{} holds files of different jobs: of {} ranks, and of {}",
-            folder.string(), a.size, b.size);
-    require(a.rank != b.rank, "{} holds two records of rank {}: leave one of them there",
-            folder.string(), a.rank);
-  }
-  return flights;
-}
 
 std::string postmortem(const std::vector<Flight>& flights) {
   const std::vector<Group> groups = groups_of(flights);

@@ -12,7 +12,9 @@ from ringside.library import RingsideError
 from ringside.program import find_program
 
 # The commands that are Python, in the order of the help, and the module that declares each.
-COMMANDS: Dict[str, str] = {"account": "account", "simulate": "simulate"}
+COMMANDS: Dict[str, str] = {
+    "timeline": "timeline", "account": "account", "simulate": "simulate", "watch": "watch",
+    "postmortem": "postmortem"}
 
 
 def command_named(name: str) -> command_line.Command:

@@ -199,9 +199,9 @@ def write_text(path: str, text: str) -> None:
 
 def described(option: Option) -> Dict[str, Any]:
     """An option as `ringside help --as json` tells it."""
-    names = option.names if option.words else "[" + option.names.replace(" ", "] ", 1)
-    group = option.group if option.words else "Positionals"
-    return {"names": names, "text": option.text, "group": group, "words": option.words}
+    first, _, rest = option.names.partition(" ")
+    names = option.names if option.words else f"[{first}] {rest}".rstrip()
+    return {"names": names, "text": option.text, "group": option.group, "words": option.words}
 
 
 def command_as_data(command: Command) -> Dict[str, Any]:
@@ -270,9 +270,11 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(*option.words, dest=option.key, action="store_true")
             return
         settings: Dict[str, Any] = {"default": option.default, "type": converter(option)}
+        if option.value_name.endswith(",...") and option.default is None:
+            settings["action"] = "extend"  # given twice, it has the values of both
         if option.words:
             self.add_argument(*option.words, dest=option.key, required=option.required,
-                              action=Counted, **settings)
+                              **{"action": Counted, **settings})
         elif option.value_name.endswith("..."):
             self.add_argument(option.key, nargs=argparse.REMAINDER, **settings)
         else:

@@ -31,12 +31,18 @@ namespace ringside::fuzz {
 
 bool try_input(const std::string& input) {
   static const TemporaryDirectory directory;
-  directory.write("0.flight", input);
-  return accepts([] { postmortem(read_flights(directory.path())); });
+  const bool is_json = input.starts_with('{');
+  directory.write(is_json ? "flights.json" : "0.flight", input);
+  const auto path = is_json ? directory.path() / "flights.json" : directory.path();
+  return accepts([&] { postmortem(read_flights(path)); });
 }
 
 std::vector<std::string> good_inputs() {
-  return {record_of(0, 3), record_of(2, 300), record_of(1, 0)};
+  return {record_of(0, 3), record_of(2, 300), record_of(1, 0),
+          R"({"flights": [{"rank": 0, "size": 2, "group": "tp@0,2", "calls": [
+              {"number": 1, "collective": "all_reduce", "count": 8, "type": "bf16", "ended": true},
+              {"number": 2, "collective": "send", "count": 8, "type": "bf16", "ended": false,
+               "root": 0, "peer": 1, "waiting_for": 1}]}]})"};
 }
 
 std::vector<std::string> words() {
@@ -46,7 +52,12 @@ std::vector<std::string> words() {
           std::string(8, '\xff'),
           std::string("\xff\xff\xff\x7f", 4),
           std::string(64, 'x'),
-          "\x1b[2J"};
+          "\x1b[2J",
+          "{\"rank\":",
+          "-1",
+          "1e999",
+          "[]",
+          "@0,1"};
 }
 
 void repair(std::string&) {}

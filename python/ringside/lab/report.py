@@ -40,6 +40,7 @@ class Figure:
     drawing: str  # HTML; empty: the figure is its table
     caption: str  # one or two sentences, or lines
     table: Table  # all numbers of the drawing
+    choice: str = ""  # "step 3": the page shows the figures of one choice at a time
 
 
 @dataclass
@@ -146,7 +147,9 @@ def draw_lanes(lanes: List[Lane], scale: float, axis: str, legend: List[Tuple[st
 
 def _figure_html(figure: Figure) -> str:
     is_chart = figure.drawing.startswith('<svg class="chart"')
-    text = ("<figure>" if is_chart else '<figure class="wide">') + (
+    choice = f' data-choice="{escape(figure.choice)}"' if figure.choice else ""
+    wide = "" if is_chart else ' class="wide"'
+    text = f"<figure{wide}{choice}>" + (
         f"\n<h2>{escape(figure.title)}</h2>\n<figcaption>{escape(figure.caption)}"
         "</figcaption>\n")
     if not figure.drawing:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 from ringside.command_line import counted
 from ringside.lab.account_text import plan_json, plan_text
 from ringside.lab.numbers import bytes_to_text, count_text, fixed, scaled, seconds_text, table_number
-from ringside.lab.pictures import Axis, Chart, Series, draw_chart, table_of
+from ringside.lab.pictures import draw_curves
 from ringside.lab.report import Figure, Report
 from ringside.lab.tables import Column, Table, only_in_json, words
 from ringside.planning.collective_time import CollectiveTime
@@ -150,11 +150,17 @@ def microseconds_text(us: float) -> str:
 
 
 def collective_figure(times: Sequence[Sequence[CollectiveTime]], machine: Machine) -> Figure:
-    """The time over the size, a curve for each algorithm."""
+    """The time over the size, a curve for each algorithm. Of many sizes about 24 have a row."""
     ranks = times[0][0].ranks
-    chart = Chart(f"Time, {counted(ranks, 'rank')} over {machine.level_for(ranks).name}",
-                  Axis("bytes", lambda size: bytes_to_text(round(size))), Axis("time", microseconds_text),
-                  [Series(column[0].algorithm,
-                          [(float(time.size), time.seconds * 1e6) for time in column])
-                   for column in zip(*times)])
-    return Figure(chart.title, draw_chart(chart), "", table_of(chart))
+    title = f"Time, {counted(ranks, 'rank')} over {machine.level_for(ranks).name}"
+    curves = {column[0].algorithm: [(float(time.size), time.seconds * 1e6) for time in column]
+              for column in zip(*times)}
+    table = Table([Column("bytes"), *(Column(name, "", lambda us: f"{us:.4g}") for name in curves)])
+    sizes = {row[0].size: [time.seconds * 1e6 for time in row] for row in times}
+    every = max(1, len(sizes) // 24)
+    for i, size in enumerate(sorted(sizes), 1):
+        if i % every == 1 or every == 1 or i == len(sizes):
+            table.rows.append([bytes_to_text(size), *sizes[size]])
+    drawing = draw_curves(title, curves, ("bytes", lambda size: bytes_to_text(round(size))),
+                          ("time", microseconds_text))
+    return Figure(title, drawing, "", table)

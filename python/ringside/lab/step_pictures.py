@@ -1,26 +1,16 @@
 """A simulated step in the form of a recorded one: its trace, and its lanes in a page and a file."""
 
-import json
 from typing import List
 
 from ringside.lab.pictures import lanes_file
-from ringside.lab.report import Figure, Lane, Mark, draw_lanes
-from ringside.lab.tables import Column, Table
+from ringside.lab.report import Figure, Lane, Mark
+from ringside.lab.tracks import tracks_figure
 from ringside.planning.pipeline import (COMPUTATIONS, RECEIVES, REDUCE, SENDS, message_of,
                                         other_stage)
 from ringside.planning.recorded_step import RankTrace, Span
 from ringside.planning.simulation import Simulation
 
 PHASES = {"F": "forward", "B": "backward", "I": "backward input", "W": "backward weight"}
-LEGEND = [("forward", "forward"), ("backward", "backward"),
-          ("weight", "backward of weights alone (pipelines)"), ("optimizer", "clip, optimizer"),
-          ("other", "other phases"), ("wait", "exposed communication: the rank waits"),
-          ("call", "a call in progress")]
-
-
-def in_ms(seconds: float) -> str:
-    """"12.34", from 100 ms on "123.4"."""
-    return f"{seconds * 1e3:.{2 if seconds < 0.1 else 1}f}"
 
 
 def slowest_replica(s: Simulation) -> int:
@@ -43,7 +33,7 @@ def trace_of(s: Simulation, replica: int, rank: int) -> RankTrace:
     def add(kind: str, name: str, about: str, start: float, end: float, size: int = 0) -> None:
         trace.spans.append(Span(kind, name, about, start, end, size))
 
-    last = 0.0  # when the last phase ended
+    last, rounding = 0.0, 1e-12 * s.step  # when the last phase ended
     for i, action in enumerate(s.lowered.actions[rank]):
         start, end = timeline.starts[rank][i][replica], timeline.ends[rank][i][replica]
         if end == start or action.kind in RECEIVES:
@@ -56,7 +46,7 @@ def trace_of(s: Simulation, replica: int, rank: int) -> RankTrace:
             add("call", "reduce gradients", f"stage {action.stage}", start, end)
         else:
             received = message_of(s.lowered, action, "RECV")
-            if received and start > last:
+            if received and start > last + rounding:
                 add("phase", "receive", received.text(), last, start)
                 add("wait", "wait for recv", received.text(), last, start)
             waits = timeline.exposed[rank][i][replica]
@@ -76,63 +66,15 @@ def trace_of(s: Simulation, replica: int, rank: int) -> RankTrace:
 
 # The tracks of ranks, for a page.
 
-def describe(span: Span, rank: int) -> str:
-    text = f"Rank {rank}: {span.name}" + (f" ({span.about})" if span.about else "")
-    text += f", {in_ms(span.seconds)} ms, from {in_ms(span.start)} to {in_ms(span.end)} ms"
-    return text + (f"; {span.size / 1e6:.3g} MB" if span.kind == "call" else "")
-
-
-def lane_of(trace: RankTrace, track: str, seconds: float) -> Lane:
-    """What is seen of a track in a whole step: phases and waits, or calls."""
-    lane = Lane(track, f"rank {trace.rank}, {track}", 1e3 * seconds,
-                attributes=f' data-rank="{trace.rank}" data-track="{track}"')
-    for span in trace.spans:
-        if span.track == track and not span.is_step:
-            named = span.name in ("forward", "backward", "optimizer")
-            lane.marks.append(Mark(span.belongs_to, describe(span, trace.rank), 1e3 * span.start,
-                                   1e3 * span.end, (span.about or span.name) if named else ""))
-    return lane
-
-
 def lanes_figure(s: Simulation) -> Figure:
     """What the ranks do over time: of many ranks the first, the middle and the last, because a page
     with more lanes is not read."""
     every, most = simulated_traces(s), 8
     shown = every if len(every) <= most else [
         every[i * (len(every) - 1) // (most - 1)] for i in range(most)]
-    table = Table([Column("rank", "rank"), Column("computing (ms)", "computing_seconds", in_ms),
-                   Column("waiting (ms)", "waiting_seconds", in_ms), Column("calls", "calls"),
-                   Column("in calls (ms)", "in_calls_seconds", in_ms)])
-    lanes: List[Lane] = []
-    for trace in shown:
-        spans = [span for span in trace.spans if not span.is_step]
-        calls = [span.seconds for span in spans if span.kind == "call"]
-        computing = sum(trace.busy_seconds(span for span in spans if span.kind == "phase"))
-        waiting = sum(span.seconds for span in spans if span.kind == "wait")
-        table.rows.append([trace.rank, computing, waiting, len(calls), sum(calls)])
-        lanes += [lane_of(trace, track, s.step) for track in ("compute", "communication")]
-        lanes[-2].heading = trace.name
-    # What the page shows when it is zoomed in; a simulation has no ops and no steps of calls.
-    details = {"ranks": [{"ops": [], "rank": trace.rank, "steps": []} for trace in shown],
-               "scale": s.step * 1e3}
-    drawing = draw_lanes(lanes, s.step * 1e3, "time since the step began (ms)", LEGEND)
-    drawing += ('<script type="application/json" class="tracks-data">'
-                f"{json.dumps(details, separators=(',', ':'))}</script>\n")
-    return Figure("What the ranks do in a step", drawing, f"{len(shown)} of {len(every)} pipeline ranks of "
-                  "one replica. Communication within a computation is drawn at its end. "
-                  f"{conclusion_of(table, s.step)}", table)
-
-
-def conclusion_of(table: Table, seconds: float) -> str:
-    """One sentence: how much of the step was waiting, and for whom."""
-    rows = table.rows
-    share = 100 * sum(row[2] for row in rows) / (len(rows) * max(seconds, 1e-9))
-    if len(rows) == 1:
-        return f"{in_ms(seconds)} ms; {share:.0f} % of it was waiting for calls."
-    slowest = max(rows, key=lambda row: row[1])
-    return (f"{share:.0f} % of the step was waiting for other ranks and the network; rank "
-            f"{slowest[0]} computed longest, {in_ms(slowest[1])} ms, and the fastest rank "
-            f"{in_ms(min(row[1] for row in rows))} ms.")
+    return tracks_figure(
+        "What the ranks do in a step", shown, (0.0, s.step), f"{len(shown)} of {len(every)} pipeline "
+        "ranks of one replica. Communication within a computation is drawn at its end. ")
 
 
 # The pipeline of the same replica, in a file.

@@ -254,20 +254,18 @@ class Walk:
             computing   |      backward       |
             network          |bucket 1||bucket 2||bucket 3|
 
-        What cannot overlap delays the rank."""
+        As buckets are ready at even distances and take equally long, the last one ends when all
+        have been reduced since the first was ready, or when the last was ready and is reduced. What
+        cannot overlap delays the rank."""
         members, times = self.reducing[group], self.of_group(group, stage)
-        starts, ends = self.timeline.starts[rank][backward], self.timeline.ends[rank][backward]
-        spans = latest([(ends[i], starts[i]) for i in members])
-        took = self.now[rank][members[0]]
-        free, before = 0.0, self.network[rank][group]
-        for bucket in range(times.buckets):
-            done = (bucket + 1) / times.buckets
-            ready = max(free, before, max([start + done * (end - start) for end, start in spans]))
-            if bucket == 0:
-                took = ready
-            free = ready + times.bucket
-        if times.buckets > 0:
-            self.network[rank][group] = free
+        n, start = times.buckets, self.now[rank][members[0]]
+        end = max(start, 0.0)
+        if n > 0:
+            starts, ends = self.timeline.starts[rank][backward], self.timeline.ends[rank][backward]
+            start = max(self.network[rank][group],
+                        max([starts[i] + (ends[i] - starts[i]) / n for i in members]))
+            end = max(start + n * times.bucket, max([ends[i] for i in members]) + times.bucket)
+            self.network[rank][group] = end
         delay = times.not_hidden(self.overlap)
         if delay > 0:
             # A new list: the span that has just ended keeps the old one.
@@ -275,7 +273,7 @@ class Walk:
             for i in members:
                 now[i] += delay
             self.now[rank] = now
-        return took, max(took, free)
+        return start, end
 
 
 def groups(of: Sequence[int]) -> List[List[int]]:
@@ -288,13 +286,3 @@ def groups(of: Sequence[int]) -> List[List[int]]:
 
 def later(a: Times, b: Times) -> Times:
     return [x if x > y else y for x, y in zip(a, b)]
-
-
-def latest(spans: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
-    """Of (end, start) those after which no other both starts and ends: whatever is ready at a share
-    of a span is ready last in one of these."""
-    kept: List[Tuple[float, float]] = []
-    for end, start in sorted(set(spans), reverse=True):
-        if not kept or start > kept[-1][1]:
-            kept.append((end, start))
-    return kept

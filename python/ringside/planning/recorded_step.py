@@ -4,7 +4,7 @@ simulation, and are compared, or simulated again with another schedule or networ
 import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Set
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from ringside.planning.json_fields import NOT_NEGATIVE, JsonFields, read_json_file, require
 from ringside.planning.stage_load import MeasuredStage
@@ -21,6 +21,7 @@ class Span:
     start: float
     end: float
     size: int = 0  # bytes of a call
+    queued: Optional[float] = None  # when a call was queued
 
     @property
     def seconds(self) -> float:
@@ -60,12 +61,24 @@ class Span:
 
 
 @dataclass
+class Step:
+    """A step of a call on the rank that receives: who sent, when it left and when it had arrived."""
+
+    number: int
+    sender: int
+    sent: float
+    arrived: float
+    size: int  # bytes
+
+
+@dataclass
 class RankTrace:
     """`coordinates` are those in a mesh, "pp=1,dp=0"; empty if all ranks are one group."""
 
     rank: int
     coordinates: str = ""
     spans: List[Span] = field(default_factory=list)
+    steps: List[Step] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -95,9 +108,33 @@ class RankTrace:
 
 # Files.
 
+def times_of(event: JsonFields) -> Tuple[float, float]:
+    start = event.number("ts", NOT_NEGATIVE) * 1e-6
+    return start, start + event.number("dur", NOT_NEGATIVE) * 1e-6
+
+
+def span_of(event: JsonFields) -> Span:
+    kind, name = event.text("cat"), event.text("name")
+    args = event.object("args") if event.has("args") else JsonFields({}, "")
+    span = Span(kind if kind in ("call", "wait", "phase") else "op", name, args.text("data", ""),
+                *times_of(event))
+    if kind == "call":
+        span.size = int(args.number("bytes", NOT_NEGATIVE, 0))
+        span.queued = args.number("queued_us", NOT_NEGATIVE, span.start * 1e6) * 1e-6
+    return span
+
+
+def step_of(event: JsonFields) -> Step:
+    """What the receiver got in a step of a call: "all_reduce step 3"."""
+    number = re.search(r"\d+$", event.text("name"))
+    return Step(int(number[0]) if number else 0, -1, 0.0, times_of(event)[1],
+                int(event.object("args").number("bytes", NOT_NEGATIVE)))
+
+
 def read_traces(path: str) -> List[RankTrace]:
     """A trace file of `ringside train --trace`. The error has the place of what is missing."""
     ranks: Dict[int, RankTrace] = {}
+    received: Optional[Tuple[RankTrace, Step]] = None  # until the next event says who sent it when
 
     def rank_of(event: JsonFields) -> RankTrace:
         rank = int(event.number("pid", NOT_NEGATIVE))
@@ -108,14 +145,30 @@ def read_traces(path: str) -> List[RankTrace]:
         if phase == "M" and event.text("name", "") == "process_name":
             inside = re.search(r"\(([^)]*)", event.object("args").text("name"))
             rank_of(event).coordinates = inside[1] if inside else ""
-        if phase == "X" and event.text("cat") != "step":
-            kind, name = event.text("cat"), event.text("name")
-            about = event.object("args").text("data", "") if event.has("args") else ""
-            start = event.number("ts", NOT_NEGATIVE) * 1e-6
-            end = start + event.number("dur", NOT_NEGATIVE) * 1e-6
-            kind = kind if kind in ("call", "wait", "phase") else "op"
-            rank_of(event).spans.append(Span(kind, name, about, start, end))
+        if phase == "s" and received:
+            trace, step = received
+            step.sender, step.sent = rank_of(event).rank, event.number("ts", NOT_NEGATIVE) * 1e-6
+            trace.steps.append(step)
+            received = None
+        if phase == "X" and event.text("cat") == "step":
+            step = step_of(event)
+            received = rank_of(event), step
+        elif phase == "X":
+            span = span_of(event)
+            rank_of(event).spans.append(span)
     return [ranks[rank] for rank in sorted(ranks)]
+
+
+def recorded_steps(ranks: List[RankTrace]) -> Dict[str, Tuple[float, float]]:
+    """The training steps of a trace ("step 3"), each from the first rank's begin to the last rank's
+    end."""
+    windows: Dict[str, Tuple[float, float]] = {}
+    for trace in ranks:
+        for span in trace.spans:
+            if span.is_step:
+                begin, end = windows.get(span.name, (span.start, span.end))
+                windows[span.name] = min(begin, span.start), max(end, span.end)
+    return windows
 
 
 def chrome_trace(ranks: List[RankTrace]) -> Dict[str, Any]:

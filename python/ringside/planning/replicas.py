@@ -64,10 +64,11 @@ class Replicas:
                 mesh.along("ep", rank, data), mesh.group(self.state_axis, True, rank, data)]
         others = {self.rank_of[stage + way] for stage, holder in enumerate(self.rank_of)
                   for way in (-1, 1) if holder == rank and 0 <= stage + way < len(self.rank_of)}
+        here.append(here[1]._replace(count=2))  # the messages of a ring along cp
         a = mesh.rank(rank, data)
         for b in (mesh.rank(other, data) for other in sorted(others) if other != rank):
             here.append(RankGroup(min(a, b), 2, abs(a - b)))
-        return tuple(network.level_of(group) if group.count > 1 else 0 for group in here)
+        return tuple(network.level_of(group) for group in here)
 
     def _stages(self, data: int) -> Tuple[StageTimes, ...]:
         """Replicas of the same shape share them."""

@@ -77,34 +77,45 @@ def gpipe(p: int, v: int, m: int, rank: int) -> Actions:
     return [Action(kind, rank, i) for kind in "FB" for i in range(m)]
 
 
+def _in_rounds(p: int, v: int, m: int, rank: int, warm_up: int, late: int = -1) -> Actions:
+    """Rounds of p micro-batches: these go through the rank's first stage, then through its second,
+    and so on; backward in the same way, from the last stage to the first. `warm_up` forwards come
+    before the first backward. With `late`, backward is divided, and W runs so many actions late."""
+    def nth(kind: str, n: int) -> Action:
+        stage = n % (p * v) // p
+        return Action(kind, (stage if kind == "F" else v - 1 - stage) * p + rank,
+                      n // (p * v) * p + n % p)
+
+    total, divided = m * v, late >= 0
+    warm_up = min(warm_up, total)
+    actions = [nth("F", n) for n in range(warm_up)]
+    for n in range(total):
+        if warm_up + n < total:
+            actions.append(nth("F", warm_up + n))
+        actions.append(nth("I" if divided else "B", n))
+        if divided and n >= late:
+            actions.append(nth("W", n - late))
+    return actions + [nth("W", n) for n in range(max(0, total - late), total) if divided]
+
+
 def one_f_one_b(p: int, v: int, m: int, rank: int) -> Actions:
     """Narayanan et al. 2021, section 2.2.1."""
-    warm_up = min(p - 1 - rank, m)
-    actions = [Action("F", rank, i) for i in range(warm_up)]
-    for i in range(m):
-        if warm_up + i < m:
-            actions.append(Action("F", rank, warm_up + i))
-        actions.append(Action("B", rank, i))
-    return actions
-
-
-def _in_rounds(kind: str, n: int, p: int, v: int, rank: int) -> Action:
-    """The n-th forward or backward of a rank that goes through its v stages in rounds."""
-    nth = n % (p * v) // p
-    stage = (nth if kind == "F" else v - 1 - nth) * p + rank
-    return Action(kind, stage, n // (p * v) * p + n % p)
+    return _in_rounds(1, 1, m, rank, p - 1 - rank)
 
 
 def interleaved(p: int, v: int, m: int, rank: int) -> Actions:
     """1F1B with v stages per rank. Narayanan et al. 2021, section 2.2.2."""
-    total = m * v
-    warm_up = min((v - 1) * p + 2 * (p - 1 - rank), total)
-    actions = [_in_rounds("F", n, p, v, rank) for n in range(warm_up)]
-    for n in range(total):
-        if warm_up + n < total:
-            actions.append(_in_rounds("F", warm_up + n, p, v, rank))
-        actions.append(_in_rounds("B", n, p, v, rank))
-    return actions
+    return _in_rounds(p, v, m, rank, (v - 1) * p + 2 * (p - 1 - rank))
+
+
+def zb_h1(p: int, v: int, m: int, rank: int) -> Actions:
+    """1F1B with backward in two parts. Qi et al. 2023 (arXiv:2401.10241), figure 3."""
+    return _in_rounds(1, 1, m, rank, p - 1 - rank, rank)
+
+
+def interleaved_zb(p: int, v: int, m: int, rank: int) -> Actions:
+    """The interleaved schedule with backward in two parts."""
+    return _in_rounds(p, v, m, rank, (v - 1) * p + p - 1 - rank, rank)
 
 
 def looped_bfs(p: int, v: int, m: int, rank: int) -> Actions:
@@ -113,123 +124,79 @@ def looped_bfs(p: int, v: int, m: int, rank: int) -> Actions:
             [Action("B", nth * p + rank, i) for nth in reversed(range(v)) for i in range(m)])
 
 
-def zb_h1(p: int, v: int, m: int, rank: int) -> Actions:
-    """1F1B with backward in two parts. Qi et al. 2023 (arXiv:2401.10241), figure 3."""
-    warm_up = min(p - 1 - rank, m)
-    actions = [Action("F", rank, i) for i in range(warm_up)]
-    for i in range(m):
-        if warm_up + i < m:
-            actions.append(Action("F", rank, warm_up + i))
-        actions.append(Action("I", rank, i))
-        if i >= rank:
-            actions.append(Action("W", rank, i - rank))
-    return actions + [Action("W", rank, i) for i in range(max(0, m - rank), m)]
-
-
-def interleaved_zb(p: int, v: int, m: int, rank: int) -> Actions:
-    """The interleaved schedule with backward in two parts."""
-    total = m * v
-    warm_up = min((v - 1) * p + p - 1 - rank, total)
-    actions = [_in_rounds("F", n, p, v, rank) for n in range(warm_up)]
-    for n in range(total):
-        if warm_up + n < total:
-            actions.append(_in_rounds("F", warm_up + n, p, v, rank))
-        actions.append(_in_rounds("I", n, p, v, rank))
-        if n >= rank:
-            actions.append(_in_rounds("W", n - rank, p, v, rank))
-    return actions + [_in_rounds("W", n, p, v, rank) for n in range(max(0, total - rank), total)]
-
-
-class _OnV:
-    """Two stages of a rank, on the way down and up. Micro-batches that do not exist are left out,
-    because a pattern needs a number of them."""
-
-    def __init__(self, p: int, m: int, rank: int):
-        self.m, self.actions = m, []  # type: int, Actions
-        self.stages = {"down": rank, "up": 2 * p - 1 - rank}
-        self.next: Dict[Tuple[str, str], int] = {}
-
-    def add(self, kinds: str, way: str) -> int:
-        """The next micro-batch of each kind on this way. Returns the last one."""
-        micro_batch = 0
-        for kind in kinds:
-            micro_batch = self.next.get((kind, way), 0)
-            self.next[kind, way] = micro_batch + 1
-            self.put(Action(kind, self.stages[way], micro_batch))
-        return micro_batch
-
-    def put(self, action: Action) -> None:
-        if action.micro_batch < self.m:
-            self.actions.append(action)
-
-    def count(self, kind: str, way: str) -> int:
-        return self.next.get((kind, way), 0)
-
-
 def zb_v(p: int, v: int, m: int, rank: int) -> Actions:
-    """Two stages placed as a V, backward in two parts. Qi et al. 2024, section 6."""
-    planned, on = max(m, 2 * p - 1), _OnV(p, m, rank)
+    """Two stages placed as a V, backward in two parts. Qi et al. 2024, section 6. The pattern needs
+    2 p - 1 micro-batches; with fewer, those that do not exist are left out."""
+    planned, down, up = max(m, 2 * p - 1), rank, 2 * p - 1 - rank
+    following = {(kind, stage): 0 for kind in "FIW" for stage in (down, up)}
+    actions: Actions = []
+
+    def add(kinds: str, stage: int) -> None:
+        for kind in kinds:
+            actions.append(Action(kind, stage, following[kind, stage]))
+            following[kind, stage] += 1
+
     # Warm-up: forwards down until the first micro-batch comes back up, then both ways in turn.
     for _ in range(2 * (p - rank) - 1):
-        on.add("F", "down")
+        add("F", down)
     for _ in range(rank):
-        on.add("F", "up"), on.add("F", "down")
+        add("F", up), add("F", down)
     # The first gradients come down from the last stage; the way up has to be fed.
     for _ in range(p - rank):
-        on.add("FIW", "up")
+        add("FIW", up)
     # Steady state: all six.
-    while on.count("F", "down") < planned or on.count("F", "up") < planned:
-        if on.count("F", "down") < planned:
-            on.add("F", "down")
-        on.add("IW", "down"), on.add("FIW", "up")
+    while following["F", down] < planned or following["F", up] < planned:
+        add("FIW" if following["F", down] < planned else "IW", down), add("FIW", up)
     # The end: first the gradients that another rank waits for, then the weights put off.
     for _ in range(rank):
-        on.add("I", "down"), on.add("I", "up")
+        add("I", down), add("I", up)
     for _ in range(p - rank):
-        on.add("IW", "down")
-    for way in ("up", "down"):
-        while on.count("W", way) < planned:
-            on.add("W", way)
-    return on.actions
+        add("IW", down)
+    for stage in (up, down):
+        add("W" * (planned - following["W", stage]), stage)
+    return [each for each in actions if each.micro_batch < m]
 
 
 def dualpipe_v(p: int, v: int, m: int, rank: int) -> Actions:
     """Forward of one stage beside backward of the other, on a V. DeepSeek-AI 2024, section 3.2.1;
-    the order is that of the eight steps that DeepSeek published."""
-    behind, planned, on = p - 1 - rank, max(m, 2 * p), _OnV(p, m, rank)
+    the order is that of the eight steps that DeepSeek published. The pattern needs 2 p
+    micro-batches; with fewer, those that do not exist are left out."""
+    planned, down, up, behind = max(m, 2 * p), rank, 2 * p - 1 - rank, p - 1 - rank
+    following = {(kind, stage): 0 for kind in "FB" for stage in (down, up)}
+    actions: Actions = []
     put_off: Deque[Action] = deque()  # the W of every I
 
-    def backward(way: str, divided: bool) -> None:
-        micro_batch = on.count("backward", way)
-        on.next["backward", way] = micro_batch + 1
-        on.put(Action("I" if divided else "B", on.stages[way], micro_batch))
+    def add(kind: str, stage: int, divided: bool = False) -> None:
+        micro_batch = following[kind, stage]
+        following[kind, stage] += 1
+        actions.append(Action("I" if divided else kind, stage, micro_batch))
         if divided:
-            put_off.append(Action("W", on.stages[way], micro_batch))
+            put_off.append(Action("W", stage, micro_batch))
 
     def weight() -> None:
         if put_off:
-            on.put(put_off.popleft())
+            actions.append(put_off.popleft())
 
     # Warm-up: down only, then both ways, then the first gradients.
     for _ in range(2 * behind):
-        on.add("F", "down")
+        add("F", down)
     for _ in range(rank + 1):
-        on.add("F", "down"), on.add("F", "up")
+        add("F", down), add("F", up)
     for _ in range(behind):
-        backward("up", True), weight(), on.add("F", "up")
+        add("B", up, divided=True), weight(), add("F", up)
     # Steady state: forward down beside backward up, forward up beside backward down.
     for _ in range(planned - 2 * p + rank + 1):
-        on.add("F", "down"), backward("up", False), on.add("F", "up"), backward("down", False)
+        add("F", down), add("B", up), add("F", up), add("B", down)
     for _ in range(behind):
-        backward("up", False), on.add("F", "up"), backward("down", False)
+        add("B", up), add("F", up), add("B", down)
     # The end: backward only. Its second half puts off W: the ranks before wait for the gradients.
     for i in range(rank + 1):
-        backward("up", 2 * i >= rank + 1), backward("down", 2 * i >= rank)
+        add("B", up, divided=2 * i >= rank + 1), add("B", down, divided=2 * i >= rank)
     for _ in range(behind):
-        weight(), backward("down", True)
+        weight(), add("B", down, divided=True)
     while put_off:
         weight()
-    return on.actions
+    return [each for each in actions if each.micro_batch < m]
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,7 @@ def simulate(whole: Model, plan: Plan, machine: Machine, stragglers: Optional[St
         require(0 <= rank < mesh.ranks(), f"rank {rank} cannot be slow: the mesh {mesh.text()} has "
                 f"the ranks 0 to {mesh.ranks() - 1}")
     lowered = schedule_of(plan)
-    with values_only():
-        load = load_of(model, plan, machine)
-        flops = float(model_flops(model, plan))
+    load = load_of(model, plan, machine)
     if measured:
         take_measured(measured, load)
     replicas = Replicas(plan, load, lowered.rank_of, machine)
@@ -109,7 +107,8 @@ def simulate(whole: Model, plan: Plan, machine: Machine, stragglers: Optional[St
         undisturbed = run_of(replicas, lowered, replicas.make(nobody, True), machine, nobody, {},
                              None).step
     with values_only():
-        utilization = float(model_flops_utilization(flops, first.step, mesh.ranks(), machine))
+        utilization = model_flops_utilization(model_flops(model, plan), first.step, mesh.ranks(),
+                                              machine)
     return Simulation(model, plan, machine, load, lowered, first.replicas, first.timeline,
                       first.step, first.timeline.bubble(first.replicas), first.optimizer,
                       undisturbed, exposed, loads_of(plan, load, lowered, Network(machine)),

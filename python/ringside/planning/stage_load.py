@@ -14,6 +14,7 @@ from ringside.planning.json_fields import require
 from ringside.planning.machine import Machine
 from ringside.planning.model import Model
 from ringside.planning.plan import PipelinePart, Plan, placement_of
+from ringside.planning.quantity import values_only
 from ringside.planning.schedules import layers_of_stage
 
 
@@ -124,9 +125,14 @@ def take_measured(measured: Sequence[MeasuredStage], load: PlanLoad) -> None:
 def load_of(model: Model, plan: Plan, machine: Machine) -> PlanLoad:
     """Gradients are reduced in buckets of 25 MB. The head of Ringside's own models computes its
     gradients in forward; those of published models take a third of the head's time in forward."""
+    with values_only():
+        return _load_of(model, plan, machine)
+
+
+def _load_of(model: Model, plan: Plan, machine: Machine) -> PlanLoad:
     load = PlanLoad([], plan.state_axis, plan.shards_parameters)
     if plan.mesh.size("pp") > 1:
-        load.message_bytes = float(communication.boundary_bytes(model, plan))
+        load.message_bytes = communication.boundary_bytes(model, plan)
     stages, t = len(placement_of(plan)), symbols.tensor_ranks(plan)
     for nth in range(stages):
         part = PipelinePart(float(len(layers_of_stage(model.layers, stages, nth))), nth == 0,
@@ -136,16 +142,16 @@ def load_of(model: Model, plan: Plan, machine: Machine) -> PlanLoad:
         add_computing(model, plan, machine, part, each)
         if plan.mesh.size("tp") > 1:
             add_tensor_calls(model, plan, part, each)
-            each.tensor_sums = float(communication.tensor_bytes_of_sums(model, plan, part))
+            each.tensor_sums = communication.tensor_bytes_of_sums(model, plan, part)
         if plan.mesh.size("cp") > 1:
             add_context_calls(model, plan, part, each)
         if plan.mesh.size("ep") > 1:
             add_expert_calls(model, plan, part, each)
         add_data_calls(model, plan, part, each)
         held = parameters.stage_parameters(model, t, part)
-        each.weight += float(work.memory_seconds(work.accumulation_traffic(held, plan), machine))
-        each.optimizer = float(work.optimizer_seconds(work.optimizer_traffic(
-            held, plan.types, state.shards_of(plan).optimizer), machine))
+        each.weight += work.memory_seconds(work.accumulation_traffic(held, plan), machine)
+        each.optimizer = work.optimizer_seconds(work.optimizer_traffic(
+            held, plan.types, state.shards_of(plan).optimizer), machine)
     return load
 
 
@@ -154,18 +160,18 @@ def add_computing(model: Model, plan: Plan, machine: Machine, part: PipelinePart
     """Products at the reached share of the peak, other ops at the memory's bandwidth, and the fixed
     cost of each kernel."""
     traffic = symbols.micro_batch_tokens(plan) * work.block_forward_traffic(model, plan)
-    forward = float(work.product_seconds(work.busiest_forward_flops(model, plan),
-                                         work.block_width(model, plan), plan, machine))
-    forward += float(work.memory_seconds(traffic, machine))
-    forward += float(work.kernel_seconds(work.block_forward_kernels(model), machine))
-    whole = float(work.block_seconds(model, plan, machine))
+    forward = work.product_seconds(work.busiest_forward_flops(model, plan),
+                                   work.block_width(model, plan), plan, machine)
+    forward += work.memory_seconds(traffic, machine)
+    forward += work.kernel_seconds(work.block_forward_kernels(model), machine)
+    whole = work.block_seconds(model, plan, machine)
     load.blocks = max(1.0, part.blocks)
     # The gradients of the weights are half of backward, without what is computed again.
     load.forward = load.weight = part.blocks * forward
     load.input = part.blocks * (whole - 2 * forward)
     if not part.has_head or model.vocabulary == 0:
         return
-    head = float(work.head_seconds(model, plan, machine))
+    head = work.head_seconds(model, plan, machine)
     if model.own:
         load.forward += head
     else:
@@ -175,10 +181,10 @@ def add_computing(model: Model, plan: Plan, machine: Machine, part: PipelinePart
 
 def add_tensor_calls(model: Model, plan: Plan, part: PipelinePart, load: StageLoad) -> None:
     """As tensor_calls_of_block(), forward and backward apart."""
-    tokens = float(symbols.micro_batch_tokens(plan))
+    tokens = symbols.micro_batch_tokens(plan)
     stream = tokens * model.d_model * plan.types.activations
-    in_block = stream * float(communication.tensor_rows(model))
-    calls = part.blocks * float(communication.tensor_calls_of_block(model, plan))
+    in_block = stream * communication.tensor_rows(model)
+    calls = part.blocks * communication.tensor_calls_of_block(model, plan)
     halves = part.blocks * (1 if model.heads == 0 else 2)
     if plan.sequence_parallel:
         # An all-gather and a reduce-scatter of the same buffer take the same time.
@@ -200,7 +206,7 @@ def add_context_calls(model: Model, plan: Plan, part: PipelinePart, load: StageL
     """As context_bytes_of_block(), forward and backward apart. Attention takes its share of a
     block's FLOPs, twice as long in backward."""
     c, e, blocks = plan.mesh.size("cp"), plan.types.activations, part.blocks
-    t, tokens = float(symbols.tensor_ranks(plan)), float(symbols.micro_batch_tokens(plan))
+    t, tokens = symbols.tensor_ranks(plan), symbols.micro_batch_tokens(plan)
     kv = float(max(model.kv_width, model.head_size * plan.mesh.size("tp")))
     own = 2 * tokens * kv / t
     if plan.exchange == "all_gather":
@@ -214,7 +220,7 @@ def add_context_calls(model: Model, plan: Plan, part: PipelinePart, load: StageL
         each = Calls("all_to_all", 4 * blocks, e * tokens * (2 * model.q_width + 2 * kv) / t / 4)
         load.context_forward, load.context_backward = [each], [each]
     load.context_backward = load.context_backward + plan.times_again * load.context_forward
-    share = float(work.attention_flops(model, plan)) / float(work.block_forward_flops(model, plan))
+    share = work.attention_flops(model, plan) / work.block_forward_flops(model, plan)
     load.attention_forward = share * load.forward
     load.attention_backward = share * (load.input + load.weight)
 
@@ -223,28 +229,30 @@ def add_expert_calls(model: Model, plan: Plan, part: PipelinePart, load: StageLo
     """As expert_bytes_of_block(): the counts of the rows, the rows, their outputs; and the
     gradients of both. The busiest rank receives and returns more rows than the mean."""
     assert model.experts
-    rows = (float(symbols.micro_batch_tokens(plan)) * model.per_token * model.d_model *
+    rows = (symbols.micro_batch_tokens(plan) * model.per_token * model.d_model *
             plan.types.activations)
-    blocks = float(symbols.mean_of_blocks(model, part.blocks))  # with experts
+    blocks = symbols.mean_of_blocks(model, part.blocks)  # with experts
     there_and_back = Calls("all_to_all", 2 * blocks, plan.imbalance * rows)
     load.expert_forward = [Calls("all_to_all", blocks, 8.0 * model.experts.routed),
                            there_and_back]
     load.expert_backward = [there_and_back] + plan.times_again * load.expert_forward
     shards = plan.state_ranks if plan.stage > 0 else 1
-    shared = float(communication.parameters_beside_experts(model, symbols.tensor_ranks(plan), part))
+    shared = communication.parameters_beside_experts(model, symbols.tensor_ranks(plan), part)
     load.average_shared = Calls("all_reduce", 1, plan.types.gradients * shared / shards)
 
 
 def add_data_calls(model: Model, plan: Plan, part: PipelinePart, load: StageLoad) -> None:
     t, types = symbols.tensor_ranks(plan), plan.types
-    whole = float(parameters.stage_parameters(model, t, part))
+    whole = parameters.stage_parameters(model, t, part)
     if plan.shards_parameters:
         units = communication.sharded_units(model, t, part)
-        again = float(units.parameters_again)
+        again = units.parameters_again
         load.gather_forward = Calls("all_gather", units.count,
                                     types.parameters * whole / units.count, units.hidden)
-        load.gather_backward = Calls("all_gather", units.again,
-                                     types.parameters * again / units.again, units.hidden_again)
+        if units.again > 0:
+            load.gather_backward = Calls("all_gather", units.again,
+                                         types.parameters * again / units.again,
+                                         units.hidden_again)
         load.scatter = Calls("reduce_scatter", units.count,
                              types.gradients * whole / units.count, units.hidden)
     if plan.state_ranks > 1 and plan.stage < 3:

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -246,6 +248,45 @@ TEST_CASE("an error names a file that is not a flight recorder's") {
       read_flights(folder.path),
       fmt::format("{}/0.flight is not a flight recorder's file, or is cut off", path).c_str(),
       Error);
+}
+
+TEST_CASE("records of earlier jobs in the folder are left out, and named") {
+  const Folder folder;
+  constexpr std::int64_t hour = 3600ll * 1'000'000'000;
+  // Moves a record to the past, with all of its calls.
+  const auto make_older = [&](const char* name, std::int64_t by_ns) {
+    std::string bytes = read_file(folder.path / name);
+    std::vector<std::size_t> places{offsetof(FlightHeader, written_ns)};
+    for (std::size_t i = 0; i < FlightRecorder::capacity; ++i)
+      places.push_back(sizeof(FlightHeader) + i * sizeof(FlightEntry) +
+                       offsetof(FlightEntry, began_ns));
+    for (const std::size_t place : places) {
+      std::int64_t time = 0;
+      std::memcpy(&time, bytes.data() + place, sizeof time);
+      time -= time == 0 ? 0 : by_ns;
+      std::memcpy(bytes.data() + place, &time, sizeof time);
+    }
+    std::ofstream(folder.path / name, std::ios::binary) << bytes;
+  };
+  for (const int rank : {4, 5}) Recorder(rank, 8, folder, 3).write("x");  // of an old job of 8
+  make_older("4.flight", 30 * hour), make_older("5.flight", 30 * hour);
+  Recorder(3, 4, folder, 9).write("x");  // rank 3 left no record today, but half an hour ago
+  make_older("3.flight", hour / 2);
+  for (const int rank : {0, 1, 2}) Recorder(rank, 4, folder, 2).write("rank 3 is gone");
+  make_older("2.flight", 5'000'000'000);  // a clock that is slow
+  Recorder(6, 8, folder, 0).write("x");   // at the same time, of another size
+  make_older("6.flight", 1'000'000'000);
+  std::string left_out;
+  const auto flights = read_flights(folder.path, &left_out);
+  REQUIRE(flights.size() == 3);
+  CHECK(
+      contains(postmortem(flights), "All that left a record made the same calls: look at rank 3."));
+  CHECK(left_out ==
+        "\nLeft out:\n"
+        "  6.flight is of another job of 8 ranks, 0.0 min earlier\n"
+        "  3.flight is of another job, 30.0 min earlier\n"
+        "  5.flight is of another job of 8 ranks, 30.0 h earlier\n"
+        "  4.flight is of another job of 8 ranks, 30.0 h earlier\n");
 }
 
 TEST_CASE("two records of one rank are refused") {
