@@ -33,7 +33,6 @@ list(APPEND stand_alone
   collectives/bootstrap/rendezvous/mesh.cpp
   collectives/exchange/msccl_export.cpp
   collectives/exchange/msccl_xml.cpp
-  collectives/exchange/network.cpp
   exercises/judge/ddp/order_of_calls.cpp
   exercises/judge/gpu/fiber.cpp
   lab/commands/account.cpp

@@ -13,8 +13,8 @@ from ringside.program import find_program
 
 # The commands that are Python, in the order of the help, and the module that declares each.
 COMMANDS: Dict[str, str] = {
-    "timeline": "timeline", "account": "account", "simulate": "simulate", "watch": "watch",
-    "postmortem": "postmortem"}
+    "synthesize": "synthesize", "timeline": "timeline", "account": "account",
+    "simulate": "simulate", "watch": "watch", "postmortem": "postmortem"}
 
 
 def command_named(name: str) -> command_line.Command:
@@ -26,6 +26,13 @@ def commands_as_json() -> str:
     commands = [command_line.command_as_data(command_named(name)) for name in COMMANDS]
     return json.dumps({"name": "ringside", "description": "", "footer": "", "options": [],
                        "subcommands": commands}, indent=1)
+
+
+def words_of_options(name: str) -> str:
+    """What a shell completes after a command."""
+    options = command_line.command_as_data(command_named(name))["options"]
+    lines = [f"{word}\t{option['text']}" for option in options for word in option["words"]]
+    return "".join(line.replace("\n", " ") + "\n" for line in lines)
 
 
 def list_of_commands(width: int) -> str:
@@ -57,8 +64,12 @@ def main(words: List[str]) -> int:
     if words == ["help", "--as", "json"]:
         print(commands_as_json())
         return 0
-    if words[0] == "help" and words[-1] in COMMANDS:
-        words = [words[-1], "--help"]
+    named = [word for word in words[1:] if word in COMMANDS] if words[0] == "help" else []
+    if named and words[1:3] == ["--as", "words"]:
+        print(words_of_options(named[0]), end="")
+        return 0
+    if named:
+        words = [named[0], "--help"]
     if words[0] not in COMMANDS:
         return become_program(words)
     return command_line.run_command(command_named(words[0]), words[1:])

@@ -16,6 +16,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import sys
 import textwrap
 from dataclasses import dataclass, field
@@ -340,6 +341,10 @@ def run_command(command: Command, words: Sequence[str]) -> int:
     except RingsideError as error:
         print(f"ringside: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # Ctrl-C ends it as it ends a program in C++
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+        return 130
     except BrokenPipeError:  # as after `| head`: ends silently
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1

@@ -102,6 +102,17 @@ def test_every_command_tells_itself():
         assert out.getvalue().startswith(each["description"][:50])
 
 
+def test_completions_learn_the_options_of_a_command():
+    for name in COMMANDS:  # with and without an argument after it
+        for words in [name], [name, "something"]:
+            out = io.StringIO()
+            with redirect_stdout(out):
+                assert main(["help", "--as", "words", "--", *words]) == 0
+            assert "--help\tPrint this help message and exit" in out.getvalue().splitlines()
+            with redirect_stdout(io.StringIO()):
+                assert main(["help", *words]) == 0  # here, and not by the program
+
+
 if __name__ == "__main__":
     for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
         globals()["test_" + case]()

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# run.sh PACKAGE FILE CASE: runs a test of FILE with a Python that has torch, over the package of
-# this build.
+# run.sh MODULE PACKAGE FILE CASE: runs a test of FILE with a Python that has MODULE, over the package
+# of this build.
 set -euo pipefail
-python=${RINGSIDE_TORCH_PYTHON:-python3}
-"$python" -c 'import torch' 2>/dev/null || {
-  echo "SKIPPED: $python has no torch: pip install torch, or name a Python with torch in RINGSIDE_TORCH_PYTHON"
-  exit 77
-}
-PYTHONPATH=$1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 exec "$python" "$(dirname "$0")/$2" "$3"
+for python in "${RINGSIDE_TORCH_PYTHON:-python3}" python3; do
+  if "$python" -c "import $1" 2>/dev/null; then
+    PYTHONPATH=$2 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 exec "$python" "$(dirname "$0")/$3" "$4"
+  fi
+done
+package=${1/#z3/z3-solver}
+echo "SKIPPED: ${RINGSIDE_TORCH_PYTHON:-python3} has no $1: pip install $package, or name a Python with $1 in RINGSIDE_TORCH_PYTHON"
+exit 77
