@@ -31,8 +31,6 @@ list(APPEND stand_alone
   cli/pictures/player/cost_lines.cpp
   cli/pictures/player/player_data.cpp
   collectives/bootstrap/rendezvous/mesh.cpp
-  collectives/exchange/msccl_export.cpp
-  collectives/exchange/msccl_xml.cpp
   exercises/judge/ddp/order_of_calls.cpp
   exercises/judge/gpu/fiber.cpp
   lab/commands/account.cpp

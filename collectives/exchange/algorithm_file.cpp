@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
-#include "collectives/exchange/msccl_xml.hpp"
 #include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 
@@ -39,15 +38,16 @@ CaseOfFile case_of(const Json& object) {
 }
 
 // XML begins with '<', and JSON never does.
-std::vector<CaseOfFile> cases_of_text(const std::string& text) {
+bool is_xml(const std::string& text) {
+  const auto begin = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  return begin != std::string::npos && text[begin] == '<';
+}
+
+std::vector<CaseOfFile> cases_of_text(const std::string& file, const std::string& text) {
+  require(!is_xml(text),
+          "it is XML: `ringside msccl {} --json {}` makes JSON of an algorithm of MSCCL", file,
+          std::filesystem::path(file).replace_extension(".json").string());
   std::vector<CaseOfFile> cases;
-  if (const auto begin = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-      begin != std::string::npos && text[begin] == '<') {
-    MscclAlgorithm algorithm = read_msccl(text);
-    cases.push_back(
-        {.collective = algorithm.collective, .schedules = std::move(algorithm.schedules)});
-    return cases;
-  }
   const Json parsed = Json::parse(text);
   for (const Json& object : parsed.is_array() ? parsed : Json::array({parsed}))
     cases.push_back(case_of(object));
@@ -57,7 +57,7 @@ std::vector<CaseOfFile> cases_of_text(const std::string& text) {
 std::vector<CaseOfFile> cases_of(const std::string& file, const std::string& text) {
   std::vector<CaseOfFile> cases;
   try {
-    cases = cases_of_text(text);
+    cases = cases_of_text(file, text);
     require(!cases.empty(), "there is no schedule in it");
     for (const CaseOfFile& each : cases) {
       const int size = static_cast<int>(each.schedules.size());

@@ -6,7 +6,7 @@
 // of such objects is for several. A broadcast, reduce, gather or scatter may have a "root", else 0.
 // Other keys are ignored: what `ringside step --json FILE` writes is such a file.
 //
-// A file of XML is an algorithm of MSCCL (msccl_xml.hpp), for its number of GPUs.
+// `ringside msccl` makes such a file of an algorithm of MSCCL, which is XML.
 //
 // A ProcessGroup reads no files. A program that lets its users force such an algorithm says
 //

@@ -14,7 +14,7 @@ from ringside.library import Group, RankFailure, RingsideError
 from ringside.program import Command, CommandError, Result
 
 # Not eval, which is a name of Python, nor launch, watch and status, which are for a terminal.
-COMMANDS = ("step", "prove", "synthesize", "hello", "bench", "train", "compare", "timeline",
+COMMANDS = ("step", "prove", "synthesize", "msccl", "hello", "bench", "train", "compare", "timeline",
             "generate", "tokenize", "account", "simulate", "postmortem")
 globals().update({name: Command(name) for name in COMMANDS})
 

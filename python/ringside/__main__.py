@@ -13,7 +13,7 @@ from ringside.program import find_program
 
 # The commands that are Python, in the order of the help, and the module that declares each.
 COMMANDS: Dict[str, str] = {
-    "synthesize": "synthesize", "timeline": "timeline", "account": "account",
+    "synthesize": "synthesize", "msccl": "msccl", "timeline": "timeline", "account": "account",
     "simulate": "simulate", "watch": "watch", "postmortem": "postmortem"}
 
 

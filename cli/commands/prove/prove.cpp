@@ -113,8 +113,7 @@ void add_prove_command(CLI::App& app) {
   option("collective NAME", args.collective,
          "Only this collective, such as all_reduce; or one algorithm, ring_all_reduce");
   option("--algorithm NAME", args.algorithm,
-         "Only algorithms of this name, such as ring; or one from a file, such as my.json, or "
-         "MSCCL's my.xml");
+         "Only algorithms of this name, such as ring; or one from a file, such as my.json");
   option("--max-size N", args.max_size,
          "Prove for every number of ranks from 1 to N, at most 256 [64]; a file is for those "
          "that it has",

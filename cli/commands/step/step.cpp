@@ -20,7 +20,6 @@
 #include "cli/pictures/text_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/exchange/algorithm_file.hpp"
-#include "collectives/exchange/msccl_xml.hpp"
 #include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
@@ -36,7 +35,7 @@ struct StepOptions {
   std::string algorithm;
   int ranks = 0;  // 0: those of the file, otherwise 4
   int root = 0;
-  std::string json, msccl, html, svg;
+  std::string json, html, svg;
 };
 
 // The ranks whose contributions a chunk holds. A rank that it holds twice occurs twice.
@@ -133,10 +132,6 @@ void step(const StepOptions& given) {
     json["findings"] = findings;
     write_json_file(options.json, json);
   }
-  if (!options.msccl.empty())
-    write_text_file(options.msccl,
-                    write_msccl(std::string(algorithm.name), algorithm.collective, schedules),
-                    "the file of MSCCL");
   if (!options.html.empty()) {
     const Json data = player_data(PlayerChoice{algorithm, options.ranks, options.root});
     write_text_file(options.html, player_page(data), "the page");
@@ -165,22 +160,26 @@ void add_step_command(CLI::App& app) {
                      fmt::join(names, ", ")));
   option("--algorithm NAME", args.algorithm,
          "One of the collective's algorithms, which `ringside prove` lists, or a file, such as "
-         "my.json, or MSCCL's my.xml [the first one]");
+         "my.json [the first one]");
   option("-n,--ranks N", args.ranks, "Number of ranks, 1 to 64 [those of the file, else 4]",
          in_range(1, 64));
   option("--root RANK", args.root, "The root of a broadcast, reduce, gather or scatter [0]");
   option("--json FILE", args.json,
          "Write the schedules, the steps, and the contents of every rank after each step, to this "
          "file, which --algorithm reads; - writes them to standard output");
-  option("--msccl FILE", args.msccl,
-         "Write the algorithm as an XML file of MSCCL, whose runtime takes it on GPUs, and which "
-         "--algorithm reads");
   option("--html FILE", args.html,
          "Write a page that plays all collectives, algorithms and pipeline schedules in "
          "a browser, beginning with this one, and compares their costs; up to 16 ranks");
   option("--svg FILE", args.svg,
          "Draw all steps as one picture, which moves in a browser, to this file; up to 8 "
          "ranks");
+  const auto refuse = [](const std::string& file) {
+    refuse_if(true,
+              "--msccl: write JSON (--json my.json), and then type "
+              "`ringside msccl my.json --xml {}`",
+              file);
+  };
+  option.command().add_option_function<std::string>("--msccl", refuse)->group("");
   add_commands(option.command(), "step");
 }
 

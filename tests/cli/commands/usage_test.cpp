@@ -86,13 +86,13 @@ TEST_CASE("help and version go to stdout and exit with 0") {
 }
 
 TEST_CASE("the help of every command fits into 80 columns") {
-  for (const std::string command :
-       {"",           "step",           "step tensor", "step pipeline", "prove",
-        "synthesize", "prove pipeline", "hello",       "bench",         "bench train",
-        "bench ddp",  "bench zero",     "bench mesh",  "bench kernels", "train",
-        "compare",    "generate",       "eval",        "tokenize",      "account",
-        "simulate",   "launch",         "watch",       "status",        "postmortem",
-        "timeline"}) {
+  for (const std::string command : {"",           "step",       "step tensor",   "step pipeline",
+                                    "prove",      "synthesize", "msccl",         "prove pipeline",
+                                    "hello",      "bench",      "bench train",   "bench ddp",
+                                    "bench zero", "bench mesh", "bench kernels", "train",
+                                    "compare",    "generate",   "eval",          "tokenize",
+                                    "account",    "simulate",   "launch",        "watch",
+                                    "status",     "postmortem", "timeline"}) {
     CAPTURE(command);
     const auto outcome =
         run_program({"sh", "-c", "\"$0\" " + command + " --help", ringside_binary});

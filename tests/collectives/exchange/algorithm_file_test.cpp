@@ -137,6 +137,12 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
        R"(expected {"collective": "all_reduce", "schedules": [one for each rank]})");
   says({ring, object_of(Collective::broadcast, "binomial", 3)}, "one file is for one collective");
   CHECK(contains(error_of(File("form.json", std::string("{"))), "parse error"));
+  const File xml("exchange.xml", std::string(" <algo coll=\"allreduce\"/>"));
+  const std::string path = xml;
+  CHECK(error_of(xml) ==
+        fmt::format("the algorithm {} cannot be used: it is XML: `ringside msccl {} --json "
+                    "{}.json` makes JSON of an algorithm of MSCCL",
+                    path, path, path.substr(0, path.size() - 4)));
   CHECK(error_of("no/such.json") ==
         "cannot read the algorithm no/such.json: No such file or directory");
 }
