@@ -1,6 +1,6 @@
-// Memory: what a rank needs, by the formulas of formulas/, with their sources. `account`, `bench`
-// and the simulation's page ask it. A training run checks its memory by itself
-// (training/memory_need.hpp).
+// Memory: what a rank needs, by the formulas of formulas/, with their sources. `account` and the
+// simulation's page ask it. A training run and `bench` check their memory by
+// training/memory_need.hpp.
 //
 // It holds for the trainer of this program and for others. Where they differ (Plan::types,
 // Plan::recompute, Model::own) the plan or the model says so.

@@ -34,13 +34,4 @@ Plan run_plan(const training::TrainerOptions& options, autograd::DType dtype,
   return plan;
 }
 
-training::MemoryNeed need_of(const RankMemory& memory) {
-  using autograd::MemoryKind;
-  return {.parameters = memory.of(MemoryKind::parameters),
-          .gradients = memory.of(MemoryKind::gradients),
-          .optimizer = memory.of(MemoryKind::optimizer_state),
-          .activations = memory.of(MemoryKind::activations),
-          .peak = memory.total()};
-}
-
 }  // namespace ringside::planning

@@ -6,7 +6,6 @@
 #include "autograd/tensor/device.hpp"
 #include "autograd/tensor/dtype.hpp"
 #include "planning/memory.hpp"
-#include "training/memory_need.hpp"
 #include "training/mesh/mesh_plan.hpp"
 #include "training/trainer.hpp"
 
@@ -17,8 +16,5 @@ namespace ringside::planning {
 Plan run_plan(const training::TrainerOptions& options, autograd::DType dtype,
               autograd::Device device, int data_ranks, const std::string& strategy,
               double bucket_mb, const training::MeshPlan* mesh = nullptr);
-
-// What the account says, for the check before a measurement (training/memory_check.hpp).
-training::MemoryNeed need_of(const RankMemory& memory);
 
 }  // namespace ringside::planning

@@ -1,9 +1,7 @@
 // `ringside bench ddp`: measures the communication of each data-parallel strategy, beside the same
 // step without communication.
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <memory>
+#include <map>
 #include <span>
 
 #include "autograd/engine/engine.hpp"
@@ -12,7 +10,7 @@
 #include "base/error.hpp"
 #include "bench/commands/step_arguments.hpp"
 #include "bench/training/ddp_report.hpp"
-#include "bench/training/strategies.hpp"
+#include "bench/training/step_table.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
 #include "collectives/trace/trace_file.hpp"
@@ -28,7 +26,7 @@ namespace {
 using collectives::ProcessGroup;
 using collectives::ReduceOp;
 
-struct DdpArguments : StepArguments {
+struct DdpArguments : StepOptions {
   std::vector<std::string> strategies{"naive", "flat", "overlap", "bucketed"};
   std::string svg, report;
   std::vector<double> buckets;  // empty: chosen for the model
@@ -36,52 +34,44 @@ struct DdpArguments : StepArguments {
 
 constexpr std::size_t sizes_measured = 4;  // of those that are chosen
 
-// What to measure. The step without communication is first; it is the same for all backends.
-std::vector<StrategyName> names_of(const DdpArguments& args, const std::vector<double>& buckets) {
-  std::vector<StrategyName> names{{"none", {}, 0}};
-  for (std::size_t backend = 0; backend < args.backends.size(); ++backend) {
-    for (const auto& strategy : args.strategies) {
-      if (strategy != "bucketed")
-        names.push_back({strategy, {}, backend});
-      else
-        for (const double mb : buckets) names.push_back({strategy, mb, backend});
-    }
-  }
-  return names;
+// The step without communication is first; it is the same for all backends.
+std::vector<StepContender> contenders_of(const DdpArguments& args,
+                                         const std::vector<double>& buckets, int ranks) {
+  auto contenders = strategies_of(args, args.strategies, buckets, ranks);
+  contenders.insert(contenders.begin(), {"none", args.plan(ranks, "single")});
+  return contenders;
 }
 
 // Medians over a few backwards of one rank, without communication; all ranks of `world` compute at
 // the same time. On a device this waits for each gradient, so backward takes longer than in a step.
-ddp::BackwardTimes time_backward(const transformer::Model& model, const transformer::Batch& batch,
+ddp::BackwardTimes time_backward(const transformer::Model& model, const training::Plan& plan,
                                  ProcessGroup& world) {
   constexpr int samples = 5;
-  const auto parameters = ddp::trained_parameters(model);
-  const autograd::Device device = parameters[0].tensor.device();
-  std::vector<std::vector<double>> ready(parameters.size());
+  std::map<std::string, std::vector<double>> ready;
   std::vector<double> backward;
   Clock::time_point began;
   ddp::GradientHooks hooks;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    hooks.add(parameters[i].tensor, [&, i](const autograd::Tensor&) {
-      synchronise(device);
-      ready[i].push_back(seconds_since(began));
+  const auto parameters = ddp::trained_parameters(model);
+  for (const auto& [name, tensor] : parameters)
+    hooks.add(tensor, [&, &times = ready[name]](const autograd::Tensor&) {
+      synchronise(plan.device);
+      times.push_back(seconds_since(began));
     });
+  const auto batch = random_batch(plan, {0, plan.options.batch / world.size()});
   const autograd::Shape shape{batch.sequences, batch.length};
   for (int sample = 0; sample < samples; ++sample) {
     for (const auto& parameter : parameters) parameter.tensor.zero_grad();
     world.barrier();
     const autograd::Tensor loss = model.loss(autograd::Tensor::from(batch.input, shape),
                                              autograd::Tensor::from(batch.target, shape));
-    synchronise(device);
+    synchronise(plan.device);
     began = Clock::now();
     autograd::backward(loss);
-    synchronise(device);
+    synchronise(plan.device);
     backward.push_back(seconds_since(began));
   }
-  ddp::BackwardTimes times;
-  times.seconds = median(backward);
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    times.ready[parameters[i].name] = median(ready[i]);
+  ddp::BackwardTimes times{.ready = {}, .seconds = median(backward)};
+  for (const auto& [name, seconds] : ready) times.ready[name] = median(seconds);
   return times;
 }
 
@@ -102,20 +92,20 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
                                              dtype, device));
   }
   std::vector<std::vector<double>> seconds(tensors.size());
-  AllReduces result;
-  for (int round = 0; round < most_rounds; ++round) {
-    for (int i = 0; i <= samples; ++i)
-      for (std::size_t t = 0; t < tensors.size(); ++t) {
-        group.barrier();
-        const auto start = Clock::now();
-        // As the strategies do.
-        ddp::all_reduce_mean_async(tensors[t], group, "of the bench").wait();
-        if (i > 0) seconds[t].push_back(seconds_since(start));
-      }
-    result.clear();
-    for (std::size_t t = 0; t < tensors.size(); ++t)
-      result.emplace_back(static_cast<double>(tensors[t].elements()) * element_bytes,
-                          over_ranks(median(seconds[t]), ReduceOp::max, group));
+  AllReduces result(tensors.size());
+  for (int i = 0; i <= samples * most_rounds; ++i) {
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      group.barrier();
+      const auto start = Clock::now();
+      // As the strategies do.
+      ddp::all_reduce_mean_async(tensors[t], group, "of the bench").wait();
+      if (i > 0) seconds[t].push_back(seconds_since(start));
+    }
+    if (i == 0 || i % samples != 0) continue;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      result[t] = {static_cast<double>(tensors[t].elements()) * element_bytes, median(seconds[t])};
+      group.all_reduce(std::span(&result[t].second, 1), ReduceOp::max);
+    }
     try {
       ddp::fit_bucket_model(result);
       break;
@@ -127,100 +117,80 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
 
 // Measures backward without communication, and all-reduces over each group. Every rank must call
 // it, before the strategies are made.
-std::vector<ddp::BucketForecast> forecasts(const DdpArguments& args, std::span<ProcessGroup> groups,
-                                           autograd::DType dtype, autograd::Device device) {
-  const transformer::Model model(args.config(), dtype, device);
-  const ddp::BackwardTimes times =
-      time_backward(model, args.sequences(groups[0].rank() * args.batch, args.batch), groups[0]);
-  const double bytes =
-      static_cast<double>(size_of(dtype)) * static_cast<double>(parameter_count(args.config()));
+std::vector<ddp::BucketForecast> forecasts(const training::Plan& plan,
+                                           std::span<ProcessGroup> groups, double gradient_bytes) {
+  const transformer::Model model(plan.config, plan.dtype, plan.device);
+  const ddp::BackwardTimes times = time_backward(model, plan, groups[0]);
   std::vector<ddp::BucketForecast> forecasts;
   for (ProcessGroup& group : groups)
     forecasts.push_back({ddp::bucket_sizes(model, times), times.seconds,
-                         time_all_reduces(group, bytes, dtype, device)});
+                         time_all_reduces(group, gradient_bytes, plan.dtype, plan.device)});
   return forecasts;
 }
 
-// Traces some steps of each strategy, and chooses the one whose time is nearest to the median in
-// the table. Every rank must call it; rank 0 gets the traces of all.
-TracedStrategies trace_typical_steps(StepBench& bench, const std::vector<StrategyRow>& rows,
-                                     ProcessGroup& group) {
+// Traces some steps of each contender. Every rank must call it; rank 0 gets the traces of all.
+std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>& rows,
+                                   ProcessGroup& group) {
   constexpr int tries = 5;
   Trace trace;
-  TracedStrategies traced;
-  for (std::size_t c = 0; c < rows.size(); ++c) {
-    double nearest = std::numeric_limits<double>::infinity();
+  for (std::size_t c = 0; c < rows.size(); ++c)
     for (int i = 0; i < tries; ++i) {
-      group.barrier();
       const std::string phase = fmt::format("step {} of {}", i, rows[c].text());
-      double seconds = 0;
-      {
-        const Trace::On on(trace);
-        const autograd::Profile profile;
-        const TracedPhase whole(phase.c_str());
-        seconds = bench.step(c);
-      }
-      const double slowest = over_ranks(seconds, ReduceOp::max, group);
-      const double distance = std::abs(slowest - rows[c].step_seconds);
-      if (distance < nearest) traced.phases[rows[c].text()] = phase;
-      nearest = std::min(nearest, distance);
+      group.barrier();
+      const Trace::On on(trace);
+      const autograd::Profile profile;
+      const TracedPhase whole(phase.c_str());
+      bench.step(c);
     }
-  }
   group.barrier();
-  traced.ranks = gather_traces(trace, group);
-  return traced;
-}
-
-void write_pictures(const DdpArguments& args, const DdpFigures& figures,
-                    const TracedStrategies& traced) {
-  if (!args.svg.empty()) {
-    const std::string drawing = svg_file(figures.run.title(), {bucket_chart(figures)});
-    write_text_file(args.svg, drawing, "the drawing");
-  }
-  if (!args.report.empty())
-    write_report(args.report, ddp_report(figures, traced), file_beside(args.json));
+  return gather_traces(trace, group);
 }
 
 void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
-  const autograd::DType dtype = autograd::dtype_named(args.dtype);
-  const autograd::Device device = device_from(args.device, dtype);
-  const std::vector<ddp::BucketForecast> forecast = forecasts(args, groups, dtype, device);
+  const training::Plan plan = args.plan(groups[0].size(), "single");
+  const double gradient_bytes =
+      static_cast<double>(size_of(plan.dtype)) * static_cast<double>(parameter_count(plan.config));
+  const auto forecast = forecasts(plan, groups, gradient_bytes);
   std::vector<double> buckets = args.buckets;
   if (buckets.empty()) {
     buckets = forecast[0].sizes_to_measure(sizes_measured);
     groups[0].broadcast(std::span(buckets), 0);
   }
-  const std::vector<StrategyName> names = names_of(args, buckets);
-  StepBench bench(groups[0], args.config(), dtype, device);
-  add_strategies(bench, args, groups, names);
-  const std::vector<StrategyRow> rows = measure_strategies(bench, args.steps, names);
-  TracedStrategies traced;
-  if (!args.report.empty()) traced = trace_typical_steps(bench, rows, groups[0]);
+  StepBench bench(groups, contenders_of(args, buckets, groups[0].size()));
+  const std::vector<StepRow> rows = bench.measure(args.steps);
+  std::vector<RankTrace> traces;
+  if (!args.report.empty()) traces = trace_steps(bench, rows, groups[0]);
   if (groups[0].rank() != 0) return;
   std::vector<DdpFigures> figures;
   std::vector<BenchResult> results;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    figures.push_back({describe_run(args, args.device.name, &groups[g]), {}, forecast[g]});
-    for (const StrategyRow& row : rows)
-      if (row.strategy == "none" || row.group == g) figures[g].rows.push_back(row);
+    figures.push_back({describe_run(args, &groups[g]), args.steps, gradient_bytes,
+                       rows_of_group(rows, g), forecast[g]});
+    for (StepRow& row : figures[g].rows)
+      if (row.bucket_mb) {
+        row.by_formula =
+            forecast[g].model.exposed_seconds(gradient_bytes, static_cast<double>(row.calls));
+        row.followed = forecast[g].exposed(forecast[g].size_of(*row.bucket_mb));
+      }
     results.push_back(result_of(figures[g]));
   }
   write_results(results, args.json);
-  write_pictures(args, figures[0], traced);
+  if (!args.svg.empty())
+    write_text_file(args.svg, svg_file(figures[0].run.title, {bucket_chart(figures[0])}),
+                    "the drawing");
+  if (!args.report.empty())
+    write_report(args.report, ddp_report(figures[0], traces), file_beside(args.json));
 }
 
 void bench_ddp(const DdpArguments& args) {
   refuse_if(args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()),
             "--svg and --report show one backend: name one with --backend, or leave them out");
-  const auto memory = [&](int ranks, autograd::Device device) {
-    const auto buckets =
-        args.buckets.empty() ? std::vector<double>(sizes_measured, 1) : args.buckets;
-    return std::vector{memory_of_strategies(args, names_of(args, buckets), ranks, device)};
-  };
-  run_on_step_ranks(args, memory,
-                    "all strategies are in memory together: leave out some with --strategies or "
-                    "--buckets, or choose a smaller model",
-                    [&](std::span<ProcessGroup> groups) { bench_as_rank(args, groups); });
+  const auto buckets = args.buckets.empty() ? std::vector<double>(sizes_measured, 1) : args.buckets;
+  run_on_step_ranks(
+      args, [&](int ranks) { return contenders_of(args, buckets, ranks); }, InMemory::together,
+      "all strategies are in memory together: leave out some with --strategies or --buckets, or "
+      "choose a smaller model",
+      [&](std::span<ProcessGroup> groups) { bench_as_rank(args, groups); });
 }
 
 }  // namespace

@@ -1,20 +1,23 @@
 #include "bench/training/ddp_report.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "bench/training/step_table.hpp"
+#include "cli/pictures/report/recording.hpp"
 #include "cli/pictures/tracks_figure.hpp"
 #include "cli/pictures/wrap.hpp"
 
 namespace ringside::cli {
 namespace {
 
-// What the two predictions say, in lines of at most 80 columns.
+// What the two predictions say.
 std::string predictions(const DdpFigures& f) {
   const ddp::BucketModel& model = f.forecast.model;
-  const double s = f.gradient_bytes(), best = model.best_bucket_bytes(s);
+  const double s = f.gradient_bytes, best = model.best_bucket_bytes(s);
   std::string text = fmt::format(
       "bucket model: s = {:.1f} MB of gradients, o = {:.1f} us per call, w = {:.3f} GB/s", s / 1e6,
       model.overhead * 1e6, model.bandwidth / 1e9);
@@ -23,72 +26,88 @@ std::string predictions(const DdpFigures& f) {
         "; by the formula the best bucket has sqrt(s w o) = {:.2f} MB and exposes {:.1f} ms",
         best / 1e6, 1e3 * model.exposed_seconds(s, s / best));
   const ddp::BucketSize& followed = f.forecast.best();
-  text += fmt::format("; followed in time, the best limit is {:g} MB and exposes {:.1f} ms",
-                      followed.mb, 1e3 * f.forecast.exposed(followed));
-  return wrap(text, 80) + "\n";
-}
-
-Table table_of(const DdpFigures& f) {
-  const Show mb = [](double number) { return fmt::format("{:g}", number); };
-  Table table{{words("strategy", "strategy", 16), number("bucket\n(MB)", "bucket_mb", mb),
-               number("step\n(ms)", "step_ms", fixed(1)),
-               number("network\n(ms)", "communication_ms", fixed(1)),
-               number("exposed\n(ms)", "exposed_ms", fixed(1)), number("calls", "calls"),
-               number("sent\n(MB)", "bytes_sent", fixed(2, 1e-6)),
-               number("ratio", "ratio", fixed(3)), only_in_json("model_exposed_ms"),
-               only_in_json("followed_exposed_ms")}};
-  for (const StrategyRow& row : f.rows) {
-    Cell by_formula, followed;
-    if (row.bucket_mb) by_formula = 1e3 * f.by_formula(row), followed = 1e3 * f.followed(row);
-    table.rows.push_back({row.strategy, row.bucket_mb, row.step_seconds * 1e3,
-                          row.network_seconds * 1e3, row.exposed_seconds * 1e3, row.calls,
-                          row.bytes_sent, row.ratio, by_formula, followed});
-  }
-  return table;
+  return text + fmt::format("; followed in time, the best limit is {:g} MB and exposes {:.1f} ms",
+                            followed.mb, 1e3 * f.forecast.exposed(followed));
 }
 
 // As people read it.
 Table shown_table(const DdpFigures& f) {
-  Table table = table_of(f);
+  Table table = step_table(
+      "strategy", f.rows,
+      {"bucket_mb", "step_ms", "communication_ms", "exposed_ms", "calls", "bytes_sent", "ratio"});
   table.rows.front()[0] = "no communication";
   return table;
 }
 
-// From the first rank's begin of this strategy's step to the last rank's end.
-Window window_of(const std::string& strategy, const TracedStrategies& traced) {
-  const std::string& phase = traced.phases.at(strategy);
-  std::optional<Window> window;
-  for (const RankTrace& rank : traced.ranks)
-    for (const TracedSpan& span : rank.spans) {
-      if (span.kind != Trace::Kind::phase || span.name != phase) continue;
-      if (!window) window = {span.start, span.end};
-      window->begin = std::min(window->begin, span.start);
-      window->end = std::max(window->end, span.end);
-    }
-  return window.value();
+// Of the traced steps of a row, the one whose time is nearest to the median.
+Window typical_step(const StepRow& row, const std::vector<RankTrace>& traces) {
+  auto steps = recorded_steps(traces);
+  std::erase_if(steps,
+                [&](const auto& step) { return !step.first.ends_with(" of " + row.text()); });
+  const auto distance = [&](const auto& step) {
+    return std::abs(step.second.seconds() - row.step_seconds);
+  };
+  return std::ranges::min_element(steps, {}, distance)->second;
 }
 
 // The strategies whose tracks the report shows: naive, overlap, and bucketed with its fastest size;
 // or the first if none of them was measured.
-std::vector<std::string> shown_strategies(const DdpFigures& f) {
-  std::vector<std::string> shown;
-  const StrategyRow* fastest = nullptr;
-  for (const StrategyRow& row : f.rows) {
-    if (row.strategy == "naive" || row.strategy == "overlap") shown.push_back(row.text());
-    if (row.bucket_mb && (!fastest || row.step_seconds < fastest->step_seconds)) fastest = &row;
-  }
-  if (fastest) shown.push_back(fastest->text());
-  if (shown.empty()) shown.push_back(f.rows.at(1).text());
+std::vector<StepRow> shown_rows(const DdpFigures& f) {
+  std::vector<StepRow> shown;
+  for (const StepRow& row : f.rows)
+    if (row.name == "naive" || row.name == "overlap") shown.push_back(row);
+  const auto bucketed = f.bucketed();
+  if (!bucketed.empty())
+    shown.push_back(*std::ranges::min_element(bucketed, {}, &StepRow::step_seconds));
+  if (shown.empty()) shown.push_back(f.rows.at(1));
   return shown;
 }
 
 }  // namespace
 
-std::vector<StrategyRow> DdpFigures::bucketed() const {
-  std::vector<StrategyRow> found;
-  for (const StrategyRow& row : rows)
+std::vector<StepRow> DdpFigures::bucketed() const {
+  std::vector<StepRow> found;
+  for (const StepRow& row : rows)
     if (row.bucket_mb && row.calls > 0) found.push_back(row);
   return found;
+}
+
+Chart bucket_chart(const DdpFigures& f) {
+  const ddp::BucketModel& model = f.forecast.model;
+  const double total = f.gradient_bytes, best = model.best_bucket_bytes(total);
+  Series formula{"formula: s/(w n) + n o", Series::dashed, {}, 8},
+      followed{"buckets followed in time", Series::line, {}, 8},
+      exposed{"measured: exposed", Series::dots, {}, 5},
+      over{"measured: step minus step without communication", Series::dots, {}, 7};
+  double smallest = best > 0 ? std::min(total / 200, best / 3) : total / 200, largest = total;
+  for (const StepRow& row : f.bucketed()) {
+    const double bytes = total / static_cast<double>(row.calls);
+    smallest = std::min(smallest, bytes), largest = std::max(largest, bytes);
+    exposed.points.emplace_back(bytes / 1e6, row.exposed_seconds * 1e3);
+    over.points.emplace_back(bytes / 1e6, (row.step_seconds - f.rows.front().step_seconds) * 1e3);
+  }
+  for (int i = 0; i <= 60; ++i) {
+    const double bytes = smallest * std::pow(largest / smallest, i / 60.0);
+    formula.points.emplace_back(bytes / 1e6, model.exposed_seconds(total, total / bytes) * 1e3);
+  }
+  for (const ddp::BucketSize& size : f.forecast.sizes)
+    followed.points.emplace_back(size.mean_bytes() / 1e6, f.forecast.exposed(size) * 1e3);
+  return {"Exposed communication by bucket size",
+          {"mean bucket size (MB)", true},
+          {"ms per step", true},
+          {formula, followed, exposed, over}};
+}
+
+Figure bucket_figure(const DdpFigures& f) {
+  return {
+      "How large should a bucket be?", draw(bucket_chart(f)),
+      predictions(f) +
+          ". The formula of n buckets is s/(w n) + n o. It holds where backward is slower than "
+          "the network. The other curve follows each bucket from the time when it is ready, and "
+          "holds on any network.",
+      step_table("strategy", f.bucketed(),
+                 {"bucket_mb", "calls", "model_exposed_ms", "followed_exposed_ms", "exposed_ms",
+                  "step_ms"})};
 }
 
 BenchResult result_of(const DdpFigures& f) {
@@ -99,38 +118,37 @@ BenchResult result_of(const DdpFigures& f) {
                       {"time_us", seconds * 1e6},
                       {"model_us", model.call_seconds(bytes) * 1e6}});
   return {fmt::format("{}\n{}{}",
-                      wrap(fmt::format("{}; medians of {} steps", f.run.title(), f.run.steps), 80),
-                      shown_table(f).text(), predictions(f)),
-          {{"rows", table_of(f).json(f.run.facts())},
+                      wrap(fmt::format("{}; medians of {} steps", f.run.title, f.steps), 80),
+                      shown_table(f).text(), wrap(predictions(f), 80) + "\n"),
+          {{"rows", step_table("strategy", f.rows, {}).json(f.run.facts)},
            {"bucket_model",
-            {{"gradient_bytes", static_cast<std::int64_t>(f.gradient_bytes())},
+            {{"gradient_bytes", static_cast<std::int64_t>(f.gradient_bytes)},
              {"overhead_us", model.overhead * 1e6},
              {"bandwidth_gbps", model.bandwidth / 1e9},
              {"backward_ms", f.forecast.backward * 1e3},
              {"best_followed_mb", f.forecast.best().mb},
-             {"best_bucket_mb", model.best_bucket_bytes(f.gradient_bytes()) / 1e6},
+             {"best_bucket_mb", model.best_bucket_bytes(f.gradient_bytes) / 1e6},
              {"all_reduces", fitted}}}}};
 }
 
-Report ddp_report(const DdpFigures& f, const TracedStrategies& traced) {
-  Report report{fmt::format("Data parallelism on {} ranks: {}", f.run.ranks, f.run.model),
-                {{"run", f.run.title()},
-                 {"gradients", fmt::format("{:.1f} MB", f.gradient_bytes() / 1e6)},
-                 {"steps", fmt::format("{}, the strategies in turn; medians", f.run.steps)}},
-                {}};
-  Figure table{"The strategies side by side", "", "", shown_table(f)};
-  table.caption =
-      "network: time in which calls were running. exposed: time in which the rank waited for them, "
-      "including for slower ranks. step, network and exposed are those of the slowest rank. ratio: "
-      "step time divided by the step time without communication, in which each rank does the same "
-      "work alone.";
-  report.figures.push_back(table);
-  const std::vector<std::string> shown = shown_strategies(f);
+Report ddp_report(const DdpFigures& f, const std::vector<RankTrace>& traces) {
+  Report report{
+      "Data parallelism",
+      {{"run", f.run.title},
+       {"gradients", fmt::format("{:.1f} MB", f.gradient_bytes / 1e6)},
+       {"steps", fmt::format("{}, the strategies in turn; medians", f.steps)}},
+      {{"The strategies side by side", "",
+        "network: time in which calls were running. exposed: time in which the rank waited "
+        "for them, including for slower ranks. step, network and exposed are those of the "
+        "slowest rank. ratio: step time divided by the step time without communication, in "
+        "which each rank does the same work alone.",
+        shown_table(f)}}};
+  const std::vector<StepRow> shown = shown_rows(f);
   double scale = 0;
-  for (const std::string& name : shown) scale = std::max(scale, window_of(name, traced).seconds());
-  for (const std::string& name : shown)
+  for (const StepRow& row : shown) scale = std::max(scale, typical_step(row, traces).seconds());
+  for (const StepRow& row : shown)
     report.figures.push_back(
-        tracks_figure("One step: " + name, traced.ranks, window_of(name, traced), scale));
+        tracks_figure("One step: " + row.text(), traces, typical_step(row, traces), scale));
   if (!f.bucketed().empty()) report.figures.push_back(bucket_figure(f));
   return report;
 }

@@ -1,109 +1,138 @@
-// The harness of `ringside bench ddp`, `bench zero` and `bench mesh`: measures time, traffic and
+// The harness of `ringside bench ddp`, `zero`, `mesh` and `train`: measures time, traffic and
 // memory of the training step of several contenders, which take turns step by step, so that changes
-// of the machine affect all alike.
+// of the machine affect all alike. A command is a view of it: it names the contenders, and the
+// columns that it shows of the one table (step_table.hpp).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "autograd/optim/optimizer.hpp"
 #include "autograd/tensor/storage.hpp"
-#include "autograd/tensor/tensor.hpp"
+#include "bench/training/step_options.hpp"
 #include "collectives/process_group.hpp"
-#include "training/strategies/parallel_strategy.hpp"
-#include "transformer/config.hpp"
+#include "training/memory_need.hpp"
 #include "transformer/data/batches.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::cli {
 
-// The steps of one contender. Times are medians; each step counts with its slowest rank.
-struct StepFigures {
-  double step_seconds = 0;
-  double network_seconds = 0;              // calls of the contender's group were running
-  double exposed_seconds = 0;              // the rank waited for other ranks
-  std::int64_t calls = 0, bytes_sent = 0;  // of this group, per rank and step; bytes: the mean
-  // of the ranks. Calls of a round are those of its only step that makes some.
+// One way to train.
+struct StepContender {
+  std::string name;                      // "bucketed", "dp=2,tp=2"
+  training::Plan plan;                   // strategy single: a step without communication
+  std::optional<double> bucket_mb = {};  // if its bucket size is an option
+  std::size_t group = 0;                 // with which it communicates, of those of the bench
+
+  std::string text() const;  // "bucketed 25 MB"
+  // What each pp coordinate needs; one without a pipeline.
+  std::vector<training::MemoryNeed> needs(int ranks) const;
 };
 
-// Bytes in tensors, by autograd::MemoryKind.
-using BytesByKind = std::array<double, autograd::all_memory_kinds.size()>;
+// These strategies over each backend; those with buckets once for each size.
+std::vector<StepContender> strategies_of(const StepOptions& options,
+                                         const std::vector<std::string>& strategies,
+                                         const std::vector<double>& buckets_mb, int ranks);
+
+// Sequences of random tokens, the same in every run; of each these tokens, or all.
+transformer::Batch random_batch(const training::Plan& plan, transformer::Share share,
+                                std::span<const transformer::TokenRange> tokens = {});
+
+// Bytes in tensors, by autograd::MemoryKind; the last are those of all kinds together.
+using BytesByKind = std::array<double, autograd::all_memory_kinds.size() + 1>;
 double of(const BytesByKind& bytes, autograd::MemoryKind kind);
 double held(const BytesByKind& bytes);  // parameters, gradients and optimizer state
 
-// The memory of one contender on this rank in its last step.
+// The memory of one contender. Each kind and their sum have their peaks at different moments.
 struct StepMemory {
-  BytesByKind made{}, before_update{}, after_update{}, after_step{};
-  BytesByKind peak{};  // of each kind, possibly at different moments
-  double peak_of_all = 0;
+  BytesByKind made{}, before_update{}, after_step{}, peak{};
+};
+
+// What was measured of one contender. Times are medians; each step counts with its slowest rank.
+struct StepRow : StepContender {
+  double step_seconds = 0;
+  double network_seconds = 0;  // calls of the contender's group were running
+  double exposed_seconds = 0;  // the rank waited for other ranks
+  // Of the group, per rank and step. Calls of a round are those of its only step that makes some.
+  std::int64_t calls = 0, bytes_sent = 0;
+  std::map<parallel::Axis, double> sent_along = {};  // the same bytes by the axes of a mesh
+  double loss = 0;
+  // [pp coordinate]: in the last step, on the rank with the most; and as it was estimated.
+  std::vector<StepMemory> memory = {};
+  std::vector<training::MemoryNeed> needed = {};
+  // What bench ddp predicts of exposed_seconds: by the formula of the bucket model, and by
+  // following the buckets in time.
+  std::optional<double> by_formula = {}, followed = {};
+
+  bool in_mesh() const { return plan.mesh.has_value(); }
 };
 
 class StepBench {
  public:
-  // All contenders train a model of this configuration. `world` must outlive this object. Every
+  // Makes a model for each contender. `groups`, of the same ranks, must outlive this object. Every
   // rank must call all functions.
-  StepBench(collectives::ProcessGroup& world, const transformer::Config& config,
-            autograd::DType dtype, autograd::Device device)
-      : world_(world), config_(config), dtype_(dtype), device_(device) {}
+  StepBench(std::span<collectives::ProcessGroup> groups,
+            const std::vector<StepContender>& contenders);
 
-  // Makes a contender with a model of its own, which it trains on `batches` in every step. Its
-  // calls and bytes are counted in `group`. One that communicates after a round of steps takes a
-  // whole round in its turn, and its figures are the mean of these steps.
-  void add(std::unique_ptr<training::ParallelStrategy> strategy,
-           std::vector<transformer::Batch> batches, collectives::ProcessGroup& group,
-           int steps_of_round = 1);
+  void warm_up();  // two steps of each
+  // Warms up, then takes so many steps of each. A row for each contender, the same on every rank.
+  // Throws Error if contenders that train alike have different losses.
+  std::vector<StepRow> measure(int steps);
 
-  void warm_up(int steps);
-  // Figures of each contender, the same on every rank.
-  std::vector<StepFigures> measure(int steps);
+  // One step of a contender, the one that the trainer takes; `ended` is that of take_step().
+  // Returns seconds. Call a barrier first, so that the ranks begin together.
+  double step(std::size_t contender, const std::function<void(const char*)>& ended = {});
 
-  // Of a contender's last step, over all ranks. This communicates.
-  double loss(std::size_t contender);
-
-  const StepMemory& memory(std::size_t contender) const { return contenders_[contender].memory; }
-
-  // One step of a contender, the one that the trainer takes. Returns seconds. Call a barrier first,
-  // so that the ranks begin together.
-  double step(std::size_t contender);
+  // Of this rank, in the contender's last step.
+  const StepMemory& memory(std::size_t contender) const { return entries_[contender].memory; }
 
  private:
-  struct Contender {
-    collectives::ProcessGroup* group;
+  struct Entry {
+    StepContender contender;
     std::vector<transformer::Batch> batches;
     std::unique_ptr<transformer::Model> model;
     // Destroyed before the model, from which it removes its hooks.
     std::unique_ptr<training::ParallelStrategy> strategy;
     std::unique_ptr<autograd::Optimizer> optimizer;
     StepMemory memory;
-    double loss = 0;  // of the last step
-    int steps_of_round = 1;
+    double loss = 0;
   };
-  // The measurements of one rank in one step of one contender; all doubles, so that they can be
-  // gathered.
-  struct StepTimes {
-    double seconds = 0, network = 0, exposed = 0, calls = 0, bytes = 0;
-  };
-  static_assert(sizeof(StepTimes) == 5 * sizeof(double));
-  StepTimes timed_step(std::size_t contender);
-  StepFigures figures_of(std::size_t contender, const std::vector<StepTimes>& all,
-                         std::size_t count) const;
+  struct Sample;
 
-  collectives::ProcessGroup& world_;
-  transformer::Config config_;
-  autograd::DType dtype_;
-  autograd::Device device_;
-  std::vector<Contender> contenders_;
+  Entry make(const StepContender& contender) const;
+  Sample take_turn(std::size_t contender);
+  StepRow row_of(std::size_t contender, const std::vector<Sample>& samples) const;
+
+  std::span<collectives::ProcessGroup> groups_;
+  std::vector<Entry> entries_;
 };
 
-// Throws Error if the losses of these contenders differ: all see the same batch.
-void require_equal_losses(const std::vector<std::pair<std::string, double>>& losses);
+// The contenders on so many ranks, and whether their models are in memory together, so that they
+// can take turns, or one by one.
+using Contenders = std::function<std::vector<StepContender>(int ranks)>;
+enum class InMemory { together, one_by_one };
 
-// One number of each rank, reduced. Every rank must call it.
-double over_ranks(double value, collectives::ReduceOp op, collectives::ProcessGroup& group);
+// Runs `body` on every rank, with one group for each backend, ready to compute on the device.
+// Throws Error with `advice` before that if a rank lacks memory for the contenders.
+void run_on_step_ranks(const StepOptions& options, const Contenders& contenders, InMemory in_memory,
+                       const std::string& advice,
+                       const std::function<void(std::span<collectives::ProcessGroup>)>& body);
+
+// Measures the contenders on these ranks, and writes what `show` makes of the rows of each backend.
+void bench_steps(
+    const StepOptions& options, const Contenders& contenders, InMemory in_memory,
+    const std::string& advice,
+    const std::function<BenchResult(const BenchRun&, const std::vector<StepRow>&)>& show);
+
+// The rows of one backend, after those of contenders that do not communicate.
+std::vector<StepRow> rows_of_group(const std::vector<StepRow>& rows, std::size_t group);
 
 // Waits until the device has computed.
 void synchronise(autograd::Device device);

@@ -37,38 +37,42 @@ Table ops_of(const TrainFigures& f) {
 
 BenchResult result_of(const TrainFigures& f) {
   const auto gflops_in = [&](double seconds) { return f.flops / seconds * 1e-9; };
+  const double tokens_per_second = f.tokens / f.step_seconds,
+               ratio = f.step_seconds / f.alone_seconds;
   const Table ops = ops_of(f);
-  std::string text = f.run.title() + "\n";
-  if (f.run.device == "cpu") text += "  " + in_words(f.libraries) + "\n";
-  text += ops.text();
-  text +=
-      fmt::format("  step {:.0f} ms, {} tokens/s, {:.1f} GFLOP/s in all\n", f.step_seconds * 1e3,
-                  with_unit(f.tokens_per_second()), gflops_in(f.step_seconds));
-  if (f.gemm_seconds > 0)
-    text += fmt::format("  of it gemm {:.0f} ms: {:.1f} GFLOP at {:.1f} GFLOP/s\n",
-                        f.gemm_seconds * 1e3, f.flops * 1e-9, gflops_in(f.gemm_seconds));
-  text += fmt::format("  the same products alone {:.0f} ms, {:.1f} GFLOP/s; ratio {:.2f}\n",
-                      f.alone_seconds * 1e3, gflops_in(f.alone_seconds), f.ratio());
-  text += fmt::format("  peak memory {:.0f} MB in tensors", f.tensor_bytes * 1e-6);
-  if (f.resident_bytes > 0) text += fmt::format(", {:.0f} MB resident", f.resident_bytes * 1e-6);
-
-  Json figures = to_json(f.run.facts());
+  std::string text = f.run.title + "\n";
+  Json figures = to_json(f.run.facts);
   figures.update({{"blas", f.libraries.blas},
                   {"blas_kernel", f.libraries.blas_kernel},
                   {"vector_bits", f.libraries.vector_bits},
                   {"fp32_products", f.libraries.fp32_by_onednn ? "BLAS and oneDNN" : "BLAS"},
                   {"bf16_products", f.libraries.bf16.empty() ? "oneDNN" : "none"},
                   {"step_ms", f.step_seconds * 1e3},
-                  {"tokens_per_second", f.tokens_per_second()},
+                  {"tokens_per_second", tokens_per_second},
                   {"gflop", f.flops * 1e-9},
                   {"gflops", gflops_in(f.step_seconds)},
                   {"gemm_alone_ms", f.alone_seconds * 1e3},
                   {"gemm_alone_gflops", gflops_in(f.alone_seconds)},
-                  {"ratio", f.ratio()},
+                  {"ratio", ratio},
                   {"peak_tensor_bytes", f.tensor_bytes},
                   {"ops", ops.json()}});
-  if (f.resident_bytes > 0) figures["peak_resident_bytes"] = f.resident_bytes;
-  if (f.gemm_seconds > 0) figures["gemm_ms"] = f.gemm_seconds * 1e3;
+  if (figures.at("device") == "cpu") text += "  " + in_words(f.libraries) + "\n";
+  text += ops.text();
+  text +=
+      fmt::format("  step {:.0f} ms, {} tokens/s, {:.1f} GFLOP/s in all\n", f.step_seconds * 1e3,
+                  with_unit(tokens_per_second), gflops_in(f.step_seconds));
+  if (f.gemm_seconds > 0) {
+    text += fmt::format("  of it gemm {:.0f} ms: {:.1f} GFLOP at {:.1f} GFLOP/s\n",
+                        f.gemm_seconds * 1e3, f.flops * 1e-9, gflops_in(f.gemm_seconds));
+    figures["gemm_ms"] = f.gemm_seconds * 1e3;
+  }
+  text += fmt::format("  the same products alone {:.0f} ms, {:.1f} GFLOP/s; ratio {:.2f}\n",
+                      f.alone_seconds * 1e3, gflops_in(f.alone_seconds), ratio);
+  text += fmt::format("  peak memory {:.0f} MB in tensors", f.tensor_bytes * 1e-6);
+  if (f.resident_bytes > 0) {
+    text += fmt::format(", {:.0f} MB resident", f.resident_bytes * 1e-6);
+    figures["peak_resident_bytes"] = f.resident_bytes;
+  }
   return {text + "\n", Json::array({figures})};
 }
 
@@ -77,7 +81,7 @@ std::string train_plot(const std::vector<TrainFigures>& all) {
   std::vector<Lane> lanes;
   double longest = 0;
   for (const TrainFigures& f : all) {
-    lanes.push_back({.name = counted(f.run.threads, "thread"), .description = f.run.title()});
+    lanes.push_back({.name = counted(f.threads, "thread"), .description = f.run.title});
     for (const auto& op : by_time(f)) {
       const double end = op.forward + op.backward;
       longest = std::max(longest, end);
@@ -88,7 +92,7 @@ std::string train_plot(const std::vector<TrainFigures>& all) {
                         {"backward", "backward", op.forward, end, in_words(op.backward)}}});
     }
   }
-  return svg_file(all.front().run.title(), lanes, longest, 440);
+  return svg_file(all.front().run.title, lanes, longest, 440);
 }
 
 }  // namespace ringside::cli

@@ -13,6 +13,8 @@ namespace ringside::cli {
 // The figures for one number of threads. Times are medians over the steps.
 struct TrainFigures {
   BenchRun run;
+  int threads = 1;
+  double tokens = 0;                    // of a step
   autograd::MatrixLibraries libraries;  // of the CPU
   std::vector<autograd::OpTime> ops;
   double step_seconds = 0;
@@ -21,11 +23,6 @@ struct TrainFigures {
   double flops = 0;           // of these products
   double tensor_bytes = 0;    // the peak in tensors
   double resident_bytes = 0;  // the process's peak during the first steps; 0: unknown
-
-  double tokens_per_second() const {
-    return static_cast<double>(run.batch * run.sequence) / step_seconds;
-  }
-  double ratio() const { return step_seconds / alone_seconds; }
 };
 
 BenchResult result_of(const TrainFigures& figures);
