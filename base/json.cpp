@@ -18,128 +18,137 @@ std::string shown(const Json& json) {
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
-[[noreturn]] void refuse(const Json& json, std::string_view expected) {
-  throw JsonError(fmt::format("{} is expected in JSON, not {}", expected, shown(json)));
-}
-
-std::size_t line_of(std::string_view text, std::size_t offset) {
-  return 1 + static_cast<std::size_t>(std::count(
-                 text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+// Throws the error that this byte is wrong, in the words of the library.
+[[noreturn]] void refuse_syntax(std::string_view text, std::size_t offset, std::string_view words) {
+  const std::string_view before = text.substr(0, offset);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  JsonError error(fmt::format("parse error at line {}, column {}: {}", lines + 1,
+                              offset - before.rfind('\n'), words));  // npos is -1
+  error.line = static_cast<std::size_t>(lines) + 1;
+  error.offset = offset;
+  throw error;
 }
 
 // Builds the value from what the library's parser finds.
-class Builder final : public nlohmann::json_sax<Library> {
- public:
-  Builder(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool truth) override { return add(truth); }
-  bool number_integer(number_integer_t number) override { return add(number); }
-  bool number_unsigned(number_unsigned_t number) override { return add(number); }
-  bool number_float(number_float_t number, const string_t&) override { return add(number); }
-  bool string(string_t& text) override { return add(std::move(text)); }
-  bool binary(binary_t&) override { return false; }  // not in a text
-
-  bool start_object(std::size_t) override { return open(Json::object()); }
-  bool key(string_t& key) override {
-    Open& object = open_.back();
-    const auto [found, is_new] = object.places.try_emplace(key, object.places.size());
-    if (!is_new && limits_.unique_keys) fail("{} names {} twice", limits_.what, shown(key));
-    if (is_new) object.container->items().push_back({std::move(key), {}});
-    object.place = found->second;
-    return true;
-  }
-  bool end_object() override { return end_array(); }
-  bool start_array(std::size_t) override { return open(Json::array()); }
-  bool end_array() override {
-    open_.pop_back();
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    if (dynamic_cast<const Library::parse_error*>(&error) == nullptr)
-      throw JsonError(fmt::format("{} has a number that is too large for fp64", limits_.what));
-    const std::string_view words = error.what();  // "[json.exception.parse_error.101] parse ..."
-    const std::size_t read = std::min(position, text_.size());
-    throw JsonError(std::string(words.substr(words.find("] ") + 2)), line_of(text_, read),
-                    std::min(position - 1, read));
-  }
-
-  Json take() { return std::move(whole_); }
-
- private:
-  Json& put(Json value) {
-    if (open_.empty()) return whole_ = std::move(value);
-    const Open& parent = open_.back();
-    if (parent.container->is_array()) return parent.container->emplace_back(std::move(value));
-    return parent.container->items()[parent.place].value = std::move(value);
-  }
-  bool add(Json value) {
-    put(std::move(value));
-    return true;
-  }
-  bool open(Json container) {
-    require(open_.size() < static_cast<std::size_t>(limits_.deepest),
-            "{} is nested more than {} levels deep", limits_.what, limits_.deepest);
-    open_.push_back({&put(std::move(container)), {}, 0});
-    return true;
-  }
-
+struct Builder {
   // A container that has begun. It does not grow while one inside it is open.
   struct Open {
     Json* container;
     std::unordered_map<std::string, std::size_t> places;  // of members, by key
-    std::size_t place;                                    // of the next value
+    Json* member;                                         // takes the next value
   };
 
-  std::string_view text_;
-  const JsonLimits& limits_;
-  Json whole_;
-  std::vector<Open> open_;  // from the outermost
+  std::string_view text;
+  const JsonLimits& limits;
+  Json whole = {};
+  std::vector<Open> open = {};  // from the outermost
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool truth) { return add(truth); }
+  bool number_integer(std::int64_t number) { return add(number); }
+  bool number_unsigned(std::uint64_t number) { return add(number); }
+  bool number_float(double number, const std::string&) { return add(number); }
+  bool string(std::string& its_text) { return add(std::move(its_text)); }
+  bool binary(Library::binary_t&) { return false; }  // not in a text
+  bool start_object(std::size_t) { return add(Json::object()); }
+  bool start_array(std::size_t) { return add(Json::array()); }
+  bool end_object() { return end_array(); }
+  bool end_array() { return open.pop_back(), true; }
+
+  bool add(Json value) {
+    const bool begins = value.is_object() || value.is_array();
+    Json* const parent = open.empty() ? nullptr : open.back().container;
+    Json& place = parent == nullptr    ? whole
+                  : parent->is_array() ? parent->emplace_back({})
+                                       : *open.back().member;
+    place = std::move(value);
+    if (!begins) return true;
+    require(open.size() < static_cast<std::size_t>(limits.deepest),
+            "{} is nested more than {} levels deep", limits.what, limits.deepest);
+    return open.push_back({&place, {}, nullptr}), true;
+  }
+
+  bool key(std::string& key) {
+    Open& object = open.back();
+    std::vector<Json::Member>& members = object.container->items();
+    const auto [place, is_new] = object.places.try_emplace(key, members.size());
+    if (!is_new && limits.unique_keys) fail("{} names {} twice", limits.what, shown(key));
+    if (is_new) members.push_back({std::move(key), {}});
+    object.member = &members[place->second].value;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const Library::exception& error) {
+    if (dynamic_cast<const Library::parse_error*>(&error) == nullptr)
+      throw JsonError(fmt::format("{} has a number that is too large for fp64", limits.what));
+    const std::string_view words = error.what();  // "[...] parse error at line 1, column 2: ..."
+    refuse_syntax(text, std::min(position - 1, text.size()), words.substr(words.find(": ") + 2));
+  }
 };
 
-Library library_form(const Json& json) {
-  if (json.is_object()) {
-    Library::object_t object;
-    object.reserve(json.size());
-    for (const auto& [key, value] : json.items()) object.emplace_back(key, library_form(value));
-    return object;
-  }
-  if (json.is_array()) {
-    Library::array_t array;
-    array.reserve(json.size());
-    for (const Json& each : json) array.push_back(library_form(each));
-    return array;
-  }
-  if (json.is_string()) return json.text();
-  if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_unsigned()) return json.get<std::uint64_t>();
-  if (json.is_number_integer()) return json.get<std::int64_t>();
-  if (json.is_number()) return json.get<double>();
-  return nullptr;
-}
-
-// Whether a list in braces is an object.
-bool are_members(std::initializer_list<Json::Item> items) {
-  return std::all_of(items.begin(), items.end(), [](const Json::Item& item) {
-    return item.value.is_array() && item.value.size() == 2 && item.value[0].is_string();
-  });
-}
-
 }  // namespace
+
+// The library writes numbers, and texts that have escapes or are not ASCII. Lists and objects never
+// become its type, which takes longer than all else.
+struct Json::Writer {
+  std::string& out;
+  int indent;
+  bool ascii;
+  nlohmann::detail::serializer<Library> library;
+  std::size_t level = 0;
+
+  void begin_line() {
+    if (indent >= 0) out.append(1, '\n').append(level * static_cast<std::size_t>(indent), ' ');
+  }
+  void operator()(const auto& scalar) { library.dump(scalar, false, ascii, 0); }
+  void operator()(const std::string& text) {
+    const auto is_plain = [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; };
+    if (!std::all_of(text.begin(), text.end(), is_plain))
+      return library.dump(text, false, ascii, 0);
+    out.append(1, '"').append(text).append(1, '"');
+  }
+  void operator()(const Member& member) {
+    (*this)(member.key);
+    out += indent < 0 ? ":" : ": ";
+    (*this)(member.value);
+  }
+  void operator()(const Json& json) { std::visit(*this, json.value_); }
+  template <class T>
+  void operator()(const std::vector<T>& all) {
+    out += std::same_as<T, Member> ? '{' : '[';
+    ++level;
+    for (const T& each : all) {
+      if (&each != all.data()) out += ',';
+      begin_line();
+      (*this)(each);
+    }
+    --level;
+    if (!all.empty()) begin_line();
+    out += std::same_as<T, Member> ? '}' : ']';
+  }
+};
 
 Json::Json() noexcept = default;
 Json::Json(const Json& other) = default;
 Json::Json(Json&& other) noexcept = default;
-Json& Json::operator=(const Json& other) = default;
-Json& Json::operator=(Json&& other) noexcept = default;
 Json::~Json() = default;
+Json& Json::operator=(Json other) noexcept {
+  value_ = std::move(other.value_);
+  return *this;
+}
 
 Json::Json(std::string text) : value_(std::move(text)) {}
 
-Json::Json(std::initializer_list<Item> items)
-    : Json(are_members(items) ? object(items) : array(items)) {}
+// An object if all items are pairs with a text first.
+Json::Json(std::initializer_list<Item> items) : Json(array(items)) {
+  if (!std::all_of(begin(), end(), [](const Json& item) {
+        return item.is_array() && item.size() == 2 && item[0].is_string();
+      }))
+    return;
+  Json members = object();
+  for (Json& item : *this) members[item[0].text()] = std::move(item[1]);
+  *this = std::move(members);
+}
 
 Json Json::array(std::initializer_list<Item> items) {
   Json json;
@@ -149,10 +158,9 @@ Json Json::array(std::initializer_list<Item> items) {
   return json;
 }
 
-Json Json::object(std::initializer_list<Item> items) {
+Json Json::object() {
   Json json;
   json.value_.emplace<std::vector<Member>>();
-  for (const Item& item : items) json[item.value.at(0).text()] = std::move(item.value.at(1));
   return json;
 }
 
@@ -161,18 +169,13 @@ void Json::set(std::variant<bool, std::int64_t, std::uint64_t, double> number) {
 }
 
 Json Json::parse(std::string_view text, const JsonLimits& limits) {
-  Builder builder(text, limits);
+  Builder builder{text, limits};
   Library::sax_parse(text.begin(), text.end(), &builder);
   // The library takes a NUL byte for the end of the text.
-  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    const std::size_t line_start = text.rfind('\n', nul) + 1;  // npos + 1 is 0
-    throw JsonError(
-        fmt::format("parse error at line {}, column {}: syntax error while parsing value - "
-                    "unexpected NUL byte; expected end of input",
-                    line_of(text, nul), nul - line_start + 1),
-        line_of(text, nul), nul);
-  }
-  return builder.take();
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    refuse_syntax(text, nul,
+                  "syntax error while parsing value - unexpected NUL byte; expected end of input");
+  return std::move(builder.whole);
 }
 
 std::optional<Json> Json::parse_if_possible(std::string_view text) {
@@ -183,64 +186,43 @@ std::optional<Json> Json::parse_if_possible(std::string_view text) {
   }
 }
 
-std::string Json::dump(int indent) const {
+std::string Json::written(int indent, bool ascii) const {
+  using nlohmann::detail::error_handler_t;
+  std::string out;
+  const nlohmann::detail::output_adapter_t<char> adapter =
+      nlohmann::detail::output_adapter<char, std::string>(out);
   try {
-    return library_form(*this).dump(indent);
+    Writer{out,
+           indent,
+           ascii,
+           {adapter, ' ', ascii ? error_handler_t::replace : error_handler_t::strict}}(*this);
   } catch (const Library::exception&) {
     throw JsonError(fmt::format("JSON has texts of UTF-8 alone, not {}", shown(*this)));
   }
+  return out;
 }
 
-std::string Json::ascii() const {
-  return library_form(*this).dump(-1, ' ', true, Library::error_handler_t::replace);
+void Json::refuse(std::string_view expected) const {
+  throw JsonError(fmt::format("{} is expected in JSON, not {}", expected, shown(*this)));
 }
 
-bool Json::is_number() const {
-  return is_number_integer() || std::holds_alternative<double>(value_);
-}
-bool Json::is_number_integer() const {
-  return is_number_unsigned() || std::holds_alternative<std::int64_t>(value_);
-}
-bool Json::is_number_unsigned() const {
-  return std::holds_alternative<std::uint64_t>(value_);
-}
-
-bool Json::truth() const {
-  if (!is_boolean()) refuse(*this, "true or false");
-  return std::get<bool>(value_);
-}
-
-double Json::number() const {
-  if (const auto* negative = std::get_if<std::int64_t>(&value_))
-    return static_cast<double>(*negative);
-  if (const auto* natural = std::get_if<std::uint64_t>(&value_))
-    return static_cast<double>(*natural);
-  if (!is_number()) refuse(*this, "a number");
-  return std::get<double>(value_);
+long double Json::number() const {
+  static_assert(std::numeric_limits<long double>::digits >= 64, "it holds all integers of 64 bits");
+  if (const auto* negative = std::get_if<std::int64_t>(&value_)) return *negative;
+  if (const auto* natural = std::get_if<std::uint64_t>(&value_)) return *natural;
+  return as<double>("a number");
 }
 
 std::uint64_t Json::integer(std::int64_t least, std::uint64_t most) const {
-  if (const auto* negative = std::get_if<std::int64_t>(&value_); negative && *negative >= least)
-    return static_cast<std::uint64_t>(*negative);
-  if (const auto* natural = std::get_if<std::uint64_t>(&value_); natural && *natural <= most)
-    return *natural;
-  if (const auto* number = std::get_if<double>(&value_);
-      number && *number >= -0x1p63 && *number < 0x1p64)
-    return (*number < 0 ? Json(static_cast<std::int64_t>(*number))
-                        : Json(static_cast<std::uint64_t>(*number)))
-        .integer(least, most);
-  refuse(*this, fmt::format("an integer from {} to {}", least, most));
-}
-
-const std::string& Json::text() const {
-  if (!is_string()) refuse(*this, "a text");
-  return std::get<std::string>(value_);
+  const long double whole = is_number() ? std::trunc(number()) : NAN;
+  if (whole >= least && whole < 0)
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(whole));
+  if (whole >= 0 && whole <= most) return static_cast<std::uint64_t>(whole);
+  refuse(fmt::format("an integer from {} to {}", least, most));
 }
 
 std::size_t Json::size() const {
-  if (is_array()) return std::get<std::vector<Json>>(value_).size();
-  if (is_object()) return items().size();
-  return is_null() ? 0 : 1;
+  return is_object() ? items().size() : is_array() ? elements().size() : !is_null();
 }
 
 const Json* Json::find(std::string_view key) const {
@@ -252,24 +234,13 @@ const Json* Json::find(std::string_view key) const {
 
 const Json& Json::at(std::string_view key) const {
   if (const Json* const found = find(key)) return *found;
-  refuse(*this, fmt::format("an object with the key \"{}\"", key));
-}
-Json& Json::at(std::string_view key) {
-  return const_cast<Json&>(std::as_const(*this).at(key));
+  refuse(fmt::format("an object with the key \"{}\"", key));
 }
 
 Json& Json::operator[](std::string_view key) {
-  if (is_null()) value_.emplace<std::vector<Member>>();
+  if (is_null()) *this = object();
   if (const Json* const found = find(key)) return const_cast<Json&>(*found);
   return items().emplace_back(Member{std::string(key), {}}).value;
-}
-
-const std::vector<Json::Member>& Json::items() const {
-  if (!is_object()) refuse(*this, "an object");
-  return std::get<std::vector<Member>>(value_);
-}
-std::vector<Json::Member>& Json::items() {
-  return const_cast<std::vector<Member>&>(std::as_const(*this).items());
 }
 
 void Json::update(const Json& object) {
@@ -280,64 +251,39 @@ void Json::erase(std::string_view key) {
   std::erase_if(items(), [&](const Member& member) { return member.key == key; });
 }
 
-const Json* Json::begin() const {
-  if (is_null()) return nullptr;
-  if (!is_array()) refuse(*this, "a list");
-  return std::get<std::vector<Json>>(value_).data();
-}
-const Json* Json::end() const {
-  return is_null() ? nullptr : begin() + size();
+const std::vector<Json>& Json::elements() const {
+  static const std::vector<Json> none;
+  return is_null() ? none : as<std::vector<Json>>("a list");
 }
 
 const Json& Json::element(std::size_t index) const {
   if (!is_array() || index >= size())
-    refuse(*this, fmt::format("a list of at least {} elements", index + 1));
-  return *(begin() + index);
-}
-
-void Json::push_back(Json value) {
-  emplace_back(std::move(value));
+    refuse(fmt::format("a list of at least {} elements", index + 1));
+  return elements()[index];
 }
 
 Json& Json::emplace_back(Json value) {
-  if (is_null()) value_.emplace<std::vector<Json>>();
-  if (!is_array()) refuse(*this, "a list");
-  return std::get<std::vector<Json>>(value_).emplace_back(std::move(value));
-}
-
-void Json::erase_element(std::size_t index) {
-  element(index);
-  auto& list = std::get<std::vector<Json>>(value_);
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(index));
+  if (is_null()) *this = array();
+  return const_cast<std::vector<Json>&>(elements()).emplace_back(std::move(value));
 }
 
 bool operator==(const Json& a, const Json& b) {
-  if (a.is_number() && b.is_number() && a.value_.index() != b.value_.index())
-    return a.number() == b.number();
-  if (a.value_.index() != b.value_.index()) return false;
-  if (!a.is_object() && !a.is_array()) return (a <=> b) == 0 || (a.is_null() && b.is_null());
-  if (a.size() != b.size()) return false;
-  if (a.is_array()) return std::equal(a.begin(), a.end(), b.begin());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto& [key, value] = a.items()[i];
-    const Json::Member& likely = b.items()[i];  // in most cases the order is the same
-    const Json* const other = likely.key == key ? &likely.value : b.find(key);
-    if (other == nullptr || !(value == *other)) return false;
-  }
-  return true;
+  if (a.is_array() && b.is_array()) return a.elements() == b.elements();
+  if (!a.is_object() || !b.is_object()) return a.is_null() ? b.is_null() : (a <=> b) == 0;
+  return a.size() == b.size() &&
+         std::equal(a.items().begin(), a.items().end(), b.items().begin(),
+                    [&](const Json::Member& member, const Json::Member& likely) {
+                      // In most cases the order is the same.
+                      const Json* const other =
+                          member.key == likely.key ? &likely.value : b.find(member.key);
+                      return other != nullptr && member.value == *other;
+                    });
 }
 
 std::partial_ordering operator<=>(const Json& a, const Json& b) {
-  if (a.is_string() && b.is_string()) return a.text() <=> b.text();
-  if (a.is_boolean() && b.is_boolean()) return a.truth() <=> b.truth();
-  if (a.is_number_unsigned() && b.is_number_unsigned())
-    return std::get<std::uint64_t>(a.value_) <=> std::get<std::uint64_t>(b.value_);
-  if (a.is_number_integer() && b.is_number_integer()) {
-    if (a.is_number_unsigned() != b.is_number_unsigned())
-      return a.is_number_unsigned() <=> b.is_number_unsigned();
-    return std::get<std::int64_t>(a.value_) <=> std::get<std::int64_t>(b.value_);
-  }
   if (a.is_number() && b.is_number()) return a.number() <=> b.number();
+  if (a.is_string() && b.is_string()) return a.text() <=> b.text();
+  if (a.is_boolean() && b.is_boolean()) return a.get<bool>() <=> b.get<bool>();
   return std::partial_ordering::unordered;
 }
 

@@ -5,8 +5,8 @@
 //     row.dump()                                  {"step":3,"loss":2.5,"shape":[2,3]}
 //     Json::parse(text).at("step").get<int>()     3
 //
-// nlohmann-json parses and writes the text. It takes seconds to compile, so only json.cpp includes
-// it.
+// nlohmann-json parses texts, and writes texts and numbers. It takes seconds to compile, so only
+// json.cpp includes it.
 #pragma once
 
 #include <compare>
@@ -29,16 +29,10 @@
 namespace ringside {
 
 // A text that is not JSON, or a value of another type than the caller asks for.
-class JsonError : public Error {
- public:
-  explicit JsonError(const std::string& what, std::size_t line = 0, std::size_t offset = 0)
-      : Error(what), line_(line), offset_(offset) {}
-  // Where the syntax of a text is wrong, the number of the line, from 1; otherwise 0.
-  std::size_t line() const { return line_; }
-  std::size_t offset() const { return offset_; }  // of the byte, from 0
-
- private:
-  std::size_t line_, offset_;
+struct JsonError : Error {
+  using Error::Error;
+  // Where the syntax of a text is wrong: the line, from 1, and the byte, from 0. Otherwise 0.
+  std::size_t line = 0, offset = 0;
 };
 
 class Json;
@@ -80,8 +74,7 @@ class Json {
   Json() noexcept;  // null
   Json(const Json& other);
   Json(Json&& other) noexcept;
-  Json& operator=(const Json& other);
-  Json& operator=(Json&& other) noexcept;
+  Json& operator=(Json other) noexcept;
   ~Json();
 
   Json(std::nullptr_t) : Json() {}
@@ -90,21 +83,17 @@ class Json {
   Json(std::string text);
   template <Arithmetic T>
   Json(T number) : Json() {
-    if constexpr (std::same_as<T, bool>)
-      set(number);
-    else if constexpr (std::is_floating_point_v<T>)
-      set(static_cast<double>(number));
-    else if (number >= 0)
-      set(static_cast<std::uint64_t>(number));
+    if constexpr (std::is_integral_v<T> && !std::same_as<T, bool>)
+      number < 0 ? set(static_cast<std::int64_t>(number)) : set(static_cast<std::uint64_t>(number));
     else
-      set(static_cast<std::int64_t>(number));
+      set(number);
   }
   template <WrittenAsJson T>
   Json(const T& value) : Json(JsonForm<T>::to_json(value)) {}
   Json(std::initializer_list<Item> items);
 
   static Json array(std::initializer_list<Item> items = {});
-  static Json object(std::initializer_list<Item> items = {});
+  static Json object();
 
   // Throws JsonError if the text is not one JSON value, or has a number that is too large for fp64;
   // and Error if it goes beyond `limits`.
@@ -114,15 +103,18 @@ class Json {
 
   // In one line, or with an indentation of so many spaces. Throws JsonError if a text is not UTF-8.
   // NaN and infinity become null.
-  std::string dump(int indent = -1) const;
+  std::string dump(int indent = -1) const { return written(indent, false); }
   // In one line of ASCII. A byte that is not UTF-8 becomes U+FFFD.
-  std::string ascii() const;
+  std::string ascii() const { return written(-1, true); }
 
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
   bool is_boolean() const { return std::holds_alternative<bool>(value_); }
-  bool is_number() const;
-  bool is_number_integer() const;   // written without a point or an exponent
-  bool is_number_unsigned() const;  // such a one that is not negative
+  bool is_number() const { return is_number_integer() || std::holds_alternative<double>(value_); }
+  // Written without a point or an exponent.
+  bool is_number_integer() const {
+    return is_number_unsigned() || std::holds_alternative<std::int64_t>(value_);
+  }
+  bool is_number_unsigned() const { return std::holds_alternative<std::uint64_t>(value_); }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<std::vector<Json>>(value_); }
   bool is_object() const { return std::holds_alternative<std::vector<Member>>(value_); }
@@ -134,7 +126,7 @@ class Json {
     if constexpr (std::same_as<T, Json>)
       return *this;
     else if constexpr (std::same_as<T, bool>)
-      return truth();
+      return as<bool>("true or false");
     else if constexpr (std::is_floating_point_v<T>)
       return static_cast<T>(number());
     else if constexpr (std::is_integral_v<T>)
@@ -148,7 +140,7 @@ class Json {
   operator T() const {
     return get<T>();
   }
-  const std::string& text() const;
+  const std::string& text() const { return as<std::string>("a text"); }
 
   // Of a list or an object; 0 for null, otherwise 1.
   std::size_t size() const;
@@ -160,18 +152,20 @@ class Json {
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   const Json* find(std::string_view key) const;  // null if there is none
   const Json& at(std::string_view key) const;
-  Json& at(std::string_view key);
+  Json& at(std::string_view key) { return const_cast<Json&>(std::as_const(*this).at(key)); }
   const Json& operator[](std::string_view key) const { return at(key); }
   Json& operator[](std::string_view key);
   const Json& operator[](const char* key) const { return at(std::string_view(key)); }
   Json& operator[](const char* key) { return (*this)[std::string_view(key)]; }
   template <class T>
   T value(std::string_view key, T if_absent) const {
-    const Json* const found = find(key);
-    return found == nullptr ? std::move(if_absent) : found->get<T>();
+    return contains(key) ? at(key).get<T>() : std::move(if_absent);
   }
-  const std::vector<Member>& items() const;
-  std::vector<Member>& items();     // takes many new keys without a search
+  const std::vector<Member>& items() const { return as<std::vector<Member>>("an object"); }
+  // Takes many new keys without a search.
+  std::vector<Member>& items() {
+    return const_cast<std::vector<Member>&>(std::as_const(*this).items());
+  }
   void update(const Json& object);  // adds its members, or replaces those with the same keys
   void erase(std::string_view key);
 
@@ -183,13 +177,13 @@ class Json {
   const Json& front() const { return at(0); }
   const Json& back() const { return at(size() - 1); }
   Json& back() { return at(size() - 1); }
-  const Json* begin() const;  // null has no elements
-  const Json* end() const;
+  const std::vector<Json>& elements() const;  // null has none
+  const Json* begin() const { return elements().data(); }
+  const Json* end() const { return begin() + elements().size(); }
   Json* begin() { return const_cast<Json*>(std::as_const(*this).begin()); }
   Json* end() { return const_cast<Json*>(std::as_const(*this).end()); }
-  void push_back(Json value);
+  void push_back(Json value) { emplace_back(std::move(value)); }
   Json& emplace_back(Json value);  // the new element
-  void erase(std::integral auto index) { erase_element(std::size_t(index)); }
 
   // The order of members does not count, and 1 equals 1.0.
   friend bool operator==(const Json& a, const Json& b);
@@ -200,12 +194,20 @@ class Json {
   friend std::ostream& operator<<(std::ostream& out, const Json& json);  // dump()
 
  private:
+  struct Writer;
+
+  // The value, if it is a T: one of the types of value_.
+  template <class T>
+  const T& as(std::string_view expected) const {
+    if (const T* const value = std::get_if<T>(&value_)) return *value;
+    refuse(expected);
+  }
+  [[noreturn]] void refuse(std::string_view expected) const;
   void set(std::variant<bool, std::int64_t, std::uint64_t, double> number);
-  bool truth() const;
-  double number() const;
+  long double number() const;                                           // exactly
   std::uint64_t integer(std::int64_t least, std::uint64_t most) const;  // modulo 2^64
   const Json& element(std::size_t index) const;
-  void erase_element(std::size_t index);
+  std::string written(int indent, bool ascii) const;
 
   // An integer is an int64_t only if it is negative.
   std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string,
@@ -229,60 +231,47 @@ struct Json::Item {
 
 // ---- Forms of the standard library's types
 
+// A list: std::vector, std::set, std::span, ... Not a text, nor a path.
 template <class C>
-concept JsonList = requires(const C& container) {
+concept JsonList = !std::constructible_from<std::string, const C&> && requires(const C& container) {
   typename C::value_type;
   container.begin() != container.end();
-}
-&&!std::convertible_to<const C&, std::string_view> && !std::convertible_to<const C&, std::string>;
-
-// std::map<std::string, T> and its like.
+};
+// An object: std::map<std::string, T> and its like.
 template <class C>
 concept JsonMap = JsonList<C> && std::same_as<typename C::key_type, std::string> && requires {
   typename C::mapped_type;
 };
 
-template <JsonMap C>
-struct JsonForm<C> {
-  static Json to_json(const C& map) {
-    Json json = Json::object();
-    for (const auto& [key, value] : map) json.items().push_back({key, value});
-    return json;
-  }
-  static C from_json(const Json& json) {
-    C map;
-    for (const auto& [key, value] : json.items())
-      map.emplace(key, value.template get<typename C::mapped_type>());
-    return map;
-  }
-};
-
-// A list: std::vector, std::set, std::span, ...
 template <JsonList C>
-requires(!JsonMap<C>) struct JsonForm<C> {
-  static Json to_json(const C& list) {
-    Json json = Json::array();
-    for (const auto& each : list) json.push_back(each);
+struct JsonForm<C> {
+  static Json to_json(const C& container) {
+    Json json = JsonMap<C> ? Json::object() : Json::array();
+    for (const auto& each : container)
+      if constexpr (JsonMap<C>)
+        json.items().push_back({each.first, each.second});
+      else
+        json.push_back(each);
     return json;
   }
-  static C from_json(const Json& json) requires requires(C list) {
-    list.insert(list.end(), std::declval<typename C::value_type>());
+  static C from_json(const Json& json) requires requires(C container) {
+    container.insert(container.end(), std::declval<typename C::value_type>());
   }
   {
-    C list;
-    for (const Json& each : json)
-      list.insert(list.end(), each.template get<typename C::value_type>());
-    return list;
+    C container;
+    if constexpr (JsonMap<C>)
+      for (const auto& [key, value] : json.items())
+        container.emplace(key, value.template get<typename C::mapped_type>());
+    else
+      for (const Json& each : json)
+        container.insert(container.end(), each.template get<typename C::value_type>());
+    return container;
   }
 };
 
 template <class T, std::size_t N>
 struct JsonForm<T[N]> {
-  static Json to_json(const T (&array)[N]) {
-    Json json = Json::array();
-    for (const T& each : array) json.push_back(each);
-    return json;
-  }
+  static Json to_json(const T (&array)[N]) { return std::vector<T>(array, array + N); }
 };
 
 // A list of two.

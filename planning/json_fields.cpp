@@ -16,8 +16,8 @@ Json parse_json(const std::string& text, const std::string& what) {
   try {
     return Json::parse(text, {.what = what, .deepest = 16, .unique_keys = true});
   } catch (const JsonError& error) {
-    if (error.line() == 0) throw;  // a number that is too large
-    fail("{} is not JSON: the error is in line {}", what, error.line());
+    if (error.line == 0) throw;  // a number that is too large
+    fail("{} is not JSON: the error is in line {}", what, error.line);
   }
 }
 

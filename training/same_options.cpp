@@ -7,11 +7,8 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/random.hpp"
 #include "base/text/words.hpp"
-#include "parallel/pipeline/csv.hpp"
-#include "training/run_options.hpp"
-#include "transformer/recompute_groups.hpp"
+#include "training/options.hpp"
 
 namespace ringside::training {
 namespace {
@@ -72,47 +69,13 @@ std::string difference(const std::string& name, const std::vector<std::string>& 
 
 }  // namespace
 
-Options shared_options(const Plan& plan) {
+Options shared_options(Plan plan) {
   Options options;
-  const auto add = [&](const char* name, const auto& value) {
-    options.emplace_back(name, fmt::format("{}", value));
-  };
-  const TrainerOptions& trainer = plan.options;
-  for (const auto& [flag, size] : model_sizes) add(flag, plan.config.*size);
-  add("--balance", plan.config.balance);
-  add("--tied-head", given(plan.config.tied_head));
-  add("--dtype", autograd::name_of(plan.dtype));
-  add("--init", given(!plan.init.empty()));
-  add("--resume",
-      plan.resumed ? fmt::format("the run after step {}", plan.resumed->step) : "not given");
-
-  const MeshPlan mesh = plan.mesh.value_or(MeshPlan());
-  const int pipeline_ranks = mesh.schedule.ranks();
-  add("--parallel", plan.strategy);
-  add("--bucket-mb", plan.bucket_mb);
-  add("--mesh", plan.mesh ? mesh.shape.text() : "not given");
-  add("--sequence-parallel", given(mesh.sequence_parallel));
-  add("--tensor-parallel", mesh.tensor_library.empty() ? "not given" : mesh.tensor_library);
-  add("--context", context_parallel::name_of(mesh.context.exchange));
-  add("--token-order", context_parallel::name_of(mesh.context.order));
-  // A file of the same name may differ between hosts.
-  const bool of_file =
-      mesh.schedule_name.starts_with("csv:") || mesh.schedule_name.ends_with(".so");
-  const auto content = hash_of_text(pipeline_parallel::csv_of(mesh.schedule)) >> 32;
-  add("--schedule", of_file ? fmt::format("{} ({:08x})", mesh.schedule_name, content)
-                    : mesh.schedule_name.empty() ? "not given"
-                                                 : mesh.schedule_name);
-  add("--stages-per-rank", pipeline_ranks > 0 ? mesh.schedule.stages() / pipeline_ranks : 1);
-
-  for_each_trainer_option([&](std::string_view flag, const char*, auto field) {
-    if (!flag.empty()) add(flag.data(), trainer.*field);
-  });
-  add("--optimizer", name_of(trainer.optimizer));
-  add("--stop-at", plan.stop_at);
-  add("--recompute", transformer::text_of(trainer.recompute));
-  add("--eval-every", trainer.validate_every);
-  add("--eval-batches", static_cast<double>(trainer.validation_windows) /
-                            static_cast<double>(std::max<std::int64_t>(1, trainer.batch)));
+  for (const Option& row : options_of(plan)) {
+    if (row.ranks == Ranks::own || row.name.empty()) continue;
+    const std::string value = row.compared();
+    options.emplace_back(row.flag_name(), value.empty() ? "not given" : value);
+  }
   return options;
 }
 

@@ -15,14 +15,10 @@ namespace ringside::training {
 // Name and value of each option, always in the same order. Names are those of `ringside train`.
 using Options = std::vector<std::pair<std::string, std::string>>;
 
-// The value of an option that is there or not.
-inline const char* given(bool is_given) {
-  return is_given ? "given" : "not given";
-}
-
-// All options of a plan that must be the same on every rank: those that change the numbers of a
-// run, and those that change which collectives a rank calls. The trainer compares the text itself.
-Options shared_options(const Plan& plan);
+// Those of the table that must be the same on every rank: they change the numbers of a run, or
+// which collectives a rank calls. The trainer compares the text itself. A test fails where an
+// option of `train` is neither here nor known as a rank's own (tests/cli/faults/options_test.cpp).
+Options shared_options(Plan plan);
 
 // Every rank calls it. If any option differs, throws the same Error on all of them: each option
 // that differs, with its values and their ranks.

@@ -51,7 +51,8 @@ std::string mesh_text(int p, int d, int t) {
 StepContender contender_on(const MeshArguments& args, const std::string& axes, int ranks) {
   StepContender contender{axes, args.plan(ranks, args.inner)};
   training::Plan& plan = contender.plan;
-  training::MeshPlan& mesh = plan.mesh.emplace(training::MeshPlan{parallel::MeshShape(axes)});
+  training::MeshPlan& mesh = plan.mesh;
+  mesh.shape = parallel::MeshShape(axes);
   contender.name = mesh.shape.text();
   mesh.shape.require_ranks(ranks);
   mesh.context = args.context.options();
@@ -124,7 +125,7 @@ BenchResult result_of(const MeshArguments& args, BenchRun run, const std::vector
       steps.json(run.facts)};
   for (std::size_t i = 0; i < rows.size(); ++i)
     result.figures[i]["memory"] = memory_of({rows[i]}).json();
-  for (const std::string& mesh : meshes_of(args, plan.mesh->shape.ranks()).left_out)
+  for (const std::string& mesh : meshes_of(args, plan.mesh.shape.ranks()).left_out)
     result.text += wrap(mesh, 80) + "\n";
   return result;
 }

@@ -52,8 +52,8 @@ BytesByKind operator-(BytesByKind a, const BytesByKind& b) {
 }
 
 std::unique_ptr<training::ParallelStrategy> strategy_of(const Plan& plan, ProcessGroup& group) {
-  if (plan.mesh)
-    return std::make_unique<MeshStrategy>(group, *plan.mesh, plan.config, plan.strategy,
+  if (plan.mesh.given())
+    return std::make_unique<MeshStrategy>(group, plan.mesh, plan.config, plan.strategy,
                                           plan.bucket_mb);
   if (plan.strategy == "single") return std::make_unique<training::SingleProcess>();
   return training::make_strategy(plan.strategy, group, plan.bucket_mb);
@@ -88,7 +88,7 @@ std::string StepContender::text() const {
 
 std::vector<MemoryNeed> StepContender::needs(int ranks) const {
   std::vector<MemoryNeed> all;
-  for (int i = 0; i < (plan.mesh ? plan.mesh->shape.size(parallel::Axis::pp) : 1); ++i)
+  for (int i = 0; i < (plan.mesh.given() ? plan.mesh.shape.size(parallel::Axis::pp) : 1); ++i)
     all.push_back(training::memory_of_rank(plan, plan.data_ranks(ranks), i));
   return all;
 }
@@ -266,7 +266,7 @@ StepRow StepBench::row_of(std::size_t c, const std::vector<Sample>& samples) con
     for (std::size_t axis = 0; axis < axes; ++axis)
       row.sent_along[static_cast<parallel::Axis>(axis)] += mean(last.along[axis]);
     const int part =
-        row.in_mesh() ? row.plan.mesh->shape.coordinate(static_cast<int>(rank), parallel::Axis::pp)
+        row.in_mesh() ? row.plan.mesh.shape.coordinate(static_cast<int>(rank), parallel::Axis::pp)
                       : 0;
     StepMemory& most = row.memory[static_cast<std::size_t>(part)];
     for (const auto moment : {&StepMemory::made, &StepMemory::before_update,

@@ -71,7 +71,7 @@ struct StepRow : StepContender {
   // following the buckets in time.
   std::optional<double> by_formula = {}, followed = {};
 
-  bool in_mesh() const { return plan.mesh.has_value(); }
+  bool in_mesh() const { return plan.mesh.given(); }
 };
 
 class StepBench {

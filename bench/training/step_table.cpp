@@ -42,7 +42,7 @@ std::vector<Cell> cells_of(const StepRow& row, const StepRow& first) {
       most(row.memory, [](auto& memory) { return of(memory.peak, MemoryKind::activations); }),
       most(row.needed, [](auto& need) { return need.activations; })};
   if (!mesh) return cells;
-  cells.insert(cells.end(), {row.plan.mesh->sequence_parallel, row.plan.mesh->schedule_name});
+  cells.insert(cells.end(), {row.plan.mesh.sequence_parallel, row.plan.mesh.schedule_name});
   for (const AxisEntry& entry : parallel::all_axes() | std::views::reverse)
     cells.push_back(row.sent_along.at(entry.axis));
   return cells;
@@ -71,7 +71,7 @@ Table step_table(const std::string& title, const std::vector<StepRow>& rows,
                       {only_in_json("sequence_parallel"), only_in_json("schedule")});
     for (const AxisEntry& entry : parallel::all_axes() | std::views::reverse) {  // innermost first
       const bool is_in_a_mesh = std::ranges::any_of(
-          rows, [&](const StepRow& row) { return row.plan.mesh->shape.size(entry.axis) > 1; });
+          rows, [&](const StepRow& row) { return row.plan.mesh.shape.size(entry.axis) > 1; });
       const std::string name(entry.name), key = name + "_bytes_sent";
       table.head.push_back(is_in_a_mesh ? number(name, key, fixed(1, 1e-6)) : only_in_json(key));
     }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "cli/options/option_checks.hpp"
 #include "cli/options/options.hpp"
+#include "cli/options/training_options.hpp"
 
 namespace ringside::cli {
 
@@ -11,16 +11,8 @@ using context_parallel::exchange_names;
 using context_parallel::order_names;
 
 void ContextArguments::add_to(const Options& option) {
-  option("--context NAME", exchange,
-         "How cp ranks attend to each other's tokens: all_gather of keys and values, ring of "
-         "exchanges while they compute, or ulysses, all-to-all from tokens to heads [ring; on a "
-         "GPU all_gather]",
-         one_of(exchange_names()));
-  option(
-      "--token-order NAME", order,
-      "Which tokens a cp rank has: contiguous, or zigzag, an early and a late piece, so that all "
-      "compute equally much; `ringside step context` shows it [zigzag]",
-      one_of(order_names()));
+  add_training_option(option, "--context", exchange);
+  add_training_option(option, "--token-order", order);
 }
 
 context_parallel::ContextOptions ContextArguments::options() const {

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "cli/launcher/exit.hpp"
 #include "cli/options/options.hpp"
+#include "cli/options/training_options.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
@@ -29,18 +30,15 @@ std::unique_ptr<collectives::Backend> make_backend(const std::string& backend,
 }  // namespace
 
 void add_device_option(const Options& option, DeviceOption& device) {
-  option(
-      "--device NAME", device.name,
-      "Device to compute on: cpu, cuda (a GPU), or emulated (the GPU's kernels on the CPU: slow, "
-      "for a debugger and for tests)",
-      one_of({"cpu", "cuda", "emulated"}))
-      ->capture_default_str();
+  add_training_option(option, "--device", device.name)->capture_default_str();
 }
 
 void add_device_backend_option(const Options& option, DeviceOption& device) {
-  option("--device-backend NAME", device.backend,
-         "Backend between GPUs: cuda_ipc (one host) or nccl [cuda_ipc]",
-         one_of({"cuda_ipc", "nccl"}));
+  add_training_option(option, "--device-backend", device.backend);
+}
+
+void add_memory_limit(const Options& option, std::optional<double>& gigabytes) {
+  add_training_option(option, "--memory-limit", gigabytes);
 }
 
 Device device_from(const DeviceOption& option, autograd::DType dtype) {

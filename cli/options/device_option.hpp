@@ -1,6 +1,8 @@
-// --device of the commands that compute: the option, its check, and how a rank uses the device.
+// --device and --memory-limit of the commands that compute: the options, their checks, and how a
+// rank uses the device.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +21,10 @@ struct DeviceOption {
 // Declares --device, and --device-backend for commands that run on several ranks.
 void add_device_option(const Options& option, DeviceOption& device);
 void add_device_backend_option(const Options& option, DeviceOption& device);
+
+// Declares --memory-limit GB, in 10^9 bytes, for all ranks on this machine. 0: do not check.
+// Without it the limit is the available memory.
+void add_memory_limit(const Options& option, std::optional<double>& gigabytes);
 
 // The device of the option. Throws Error that says what is missing if this machine does not have
 // it, and UsageError if it does not support `dtype`. Uses no GPU memory, so a launcher may call it.

@@ -74,11 +74,4 @@ void add_algorithm_option(const Options& option) {
       }));
 }
 
-void add_memory_limit(const Options& option, std::optional<double>& gigabytes) {
-  option("--memory-limit GB", gigabytes,
-         "Refuse to start if this machine needs more memory, in 10^9 bytes; 0: do not "
-         "check [the available memory]",
-         not_negative());
-}
-
 }  // namespace ringside::cli

@@ -1,8 +1,7 @@
-// -n, --backend, --link and --memory-limit of the commands that run on several ranks
+// -n, --backend, --link and --algorithm of the commands that run on several ranks
 // (launcher/ranks.hpp).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +27,5 @@ void add_link_option(const Options& option);
 // ranks takes (collectives/selection/algorithm_selection.hpp). RINGSIDE_ALGORITHM in the
 // environment carries them to the ranks.
 void add_algorithm_option(const Options& option);
-
-// Declares --memory-limit GB, in 10^9 bytes, for all ranks on this machine. 0: do not check.
-// Without it the limit is the available memory.
-void add_memory_limit(const Options& option, std::optional<double>& gigabytes);
 
 }  // namespace ringside::cli

@@ -21,7 +21,7 @@ std::string refusal(std::string_view text, const JsonLimits& limits = {}) {
   try {
     Json::parse(text, limits);
   } catch (const JsonError& error) {
-    return fmt::format("{} [{}:{}]", error.what(), error.line(), error.offset());
+    return fmt::format("{} [{}:{}]", error.what(), error.line, error.offset);
   } catch (const Error& error) {
     return error.what();
   }
@@ -187,12 +187,14 @@ TEST_CASE("what is not there, and what has another type, is an error with words"
 
 TEST_CASE("types of the standard library and of one's own have forms in JSON") {
   const std::vector<std::pair<std::string, std::optional<int>>> pairs{{"a", 1}, {"b", {}}};
+  const int array[] = {5, 6};
   const Json json = {{"pairs", pairs},
                      {"map", std::map<std::string, double>{{"x", 0.5}}},
                      {"set", std::set<int>{3, 1}},
+                     {"array", array},
                      {"edges", std::vector<Edge>{{1, 2}, {3, 4}}}};
-  CHECK(json.dump() ==
-        R"({"pairs":[["a",1],["b",null]],"map":{"x":0.5},"set":[1,3],"edges":[[1,2],[3,4]]})");
+  CHECK(json.dump() == R"({"pairs":[["a",1],["b",null]],"map":{"x":0.5},"set":[1,3],)"
+                       R"("array":[5,6],"edges":[[1,2],[3,4]]})");
   CHECK(json["pairs"].get<std::remove_const_t<decltype(pairs)>>() == pairs);
   const std::set<int> set = json["set"];
   CHECK(set == std::set<int>{1, 3});

@@ -264,8 +264,8 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
     CHECK(contains(outcome.out, "\n  " + kind + " "));
     CHECK((speed > 0.1 && speed < 10));
   }
-  file["entries"].erase(2);
-  for (const auto& entry : file["entries"]) {
+  for (const int link : {0, 1}) {
+    const Json& entry = file["entries"][link];
     CHECK(entry.at("alpha_us") > 0);
     CHECK(entry.at("overhead_us") > 0);
     CHECK(entry.at("alpha_us") >= entry.at("overhead_us"));

@@ -31,6 +31,7 @@ TEST_CASE("the report of bench ddp shows predicted and measured time by bucket s
     StepRow figures{{name, {}, mb}};
     figures.step_seconds = step, figures.exposed_seconds = exposed, figures.calls = calls;
     if (mb) figures.by_formula = 0.0094, figures.followed = 0.0052;
+    figures.memory.resize(1), figures.needed.resize(1);
     return figures;
   };
   // The last of the buckets is ready when backward ends: exposed are 150 us and 1 ns for each byte.

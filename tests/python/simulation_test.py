@@ -17,6 +17,7 @@ from ringside.planning.model import Model, find_model
 from ringside.planning.network import MeshRanks, Network, RankGroup
 from ringside.planning.pipeline import lower, make_schedule
 from ringside.planning.plan import Plan, Recomputation, pipeline_part
+from ringside.planning.recorded_step import RankTrace, Span, stages_of_trace, step_parts
 from ringside.planning.schedules import GENERATORS, UNLIMITED
 from ringside.planning.simulation import simulate
 from ringside.planning.stragglers import Stragglers, random_uniform
@@ -292,6 +293,11 @@ def test_a_slow_rank_slows_its_unit_its_pipeline_and_all_who_wait_for_its_gradie
         assert len(slow.replicas) == 2  # that of the slow rank, and the other one
         every = simulate(blocks_only(), plan, machine, Stragglers({rank: 1.5}), fold=False)
         assert every.step == slow.step
+    # One replica of four is slow: the other three weigh as much as they are.
+    folded, every = (simulate(blocks_only(), plan_on("pp=2,dp=4", m=4), machine,
+                              Stragglers({0: 1.5}), fold) for fold in (True, False))
+    assert [replica.count for replica in folded.replicas] == [1, 3]
+    near(folded.bubble, every.bubble)
     # Alone, a slow rank takes as much longer for everything, also for the update.
     alone = simulate(blocks_only(), plan_on(""), machine, Stragglers({0: 1.5}))
     near(alone.step, 1.5 * alone.undisturbed)
@@ -347,6 +353,19 @@ def test_a_group_communicates_over_the_innermost_level_that_joins_its_ranks():
                               "level of llama3")
 
 
+def test_replicas_differ_where_one_of_their_messages_crosses_servers():
+    # Of the rings along cp, whose ranks are 3 apart, one has its first hop inside a server of 8.
+    plan = plan_on("fsdp=3,cp=4,pp=3", sequence=512)
+    assert len(simulate(find_model("llama3-8b"), plan, find_machine("a100")).replicas) == 2
+
+
+def test_a_stage_may_have_the_head_alone_and_one_rank_has_one_stage():
+    model, h100 = replace(find_model("llama3-8b"), layers=6), find_machine("h100")
+    assert simulate(model, plan_on("pp=4,fsdp=4,tp=2", "zb_v"), h100).step > 0
+    alone, usual = (simulate(model, plan_on("dp=2", name), h100) for name in ("zb_v", "1f1b"))
+    assert alone.step == usual.step
+
+
 def test_another_topology_another_time():
     model, plan, machine = find_model("llama3-70b"), plan_on("pp=4,dp=8,tp=8"), find_machine("h100")
     nvlink, cards = machine.levels
@@ -359,6 +378,21 @@ def test_another_topology_another_time():
     # Tensor parallel across servers.
     across = simulate(model, plan_on("tp=8,dp=8,pp=4"), narrow)
     assert exposed_along(across, "tp") > 5 * exposed_along(slower, "tp")
+
+
+def test_a_trace_shows_what_each_stage_computes_without_its_waits():
+    # Two steps of a rank with two stages: forward of 3 s, 1 s of which it waits; an update of 4 s.
+    trace = RankTrace(0)
+    for begin in (0.0, 20.0):
+        trace.spans.append(Span("phase", f"step {begin}", "", begin, begin + 18))
+        for stage, at in ((0, begin), (1, begin + 7)):
+            trace.spans += [Span("phase", "forward", f"{stage}F0", at, at + 3),
+                            Span("wait", "wait for communication", "", at + 2, at + 3),
+                            Span("phase", "backward", f"{stage}B0", at + 3, at + 7)]
+        trace.spans.append(Span("phase", "optimizer", "", begin + 14, begin + 18))
+    assert stages_of_trace([trace]) == [(2.0, 4.0, 0.0, 2.0)] * 2
+    assert step_parts([trace]) == {"step": 18.0, "forward": 6.0, "backward": 8.0, "update": 4.0,
+                                   "waits": 2.0}
 
 
 def test_16384_ranks_folded_and_every_rank_in_ten_seconds():

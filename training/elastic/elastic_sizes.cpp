@@ -35,7 +35,7 @@ std::int64_t ElasticSizes::smallest_batch() const {
 }
 
 std::string ElasticSizes::obstacle(const Plan& plan) const {
-  if (plan.mesh) return "--elastic changes the number of ranks: leave out --mesh";
+  if (plan.mesh.given()) return "--elastic changes the number of ranks: leave out --mesh";
   const std::set<std::string> survive{"single", "naive", "flat", "overlap", "bucketed"};
   if (!survive.contains(plan.strategy))
     return fmt::format(

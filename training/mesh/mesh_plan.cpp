@@ -46,6 +46,7 @@ void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_b
   if (!wrong.empty()) fail("the schedule {} is not right: {}", name, wrong.front());
   plan.schedule = pipeline_parallel::lower(computations);
   plan.schedule_name = name;
+  plan.stages_per_rank = plan.schedule.stages() / ranks;
 }
 
 ModelPart part_of_rank(const MeshPlan& plan, const Config& config, int rank) {

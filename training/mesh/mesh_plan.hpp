@@ -21,6 +21,10 @@ struct MeshPlan {
   std::string schedule_name = {};
   context_parallel::ContextOptions context = {};  // of the cp axis
   std::string tensor_library = {};                // of the tp axis: see TensorFunctions
+  int stages_per_rank = 1;                        // of the pipeline
+
+  // Whether there is a mesh. Without one all ranks are data ranks.
+  bool given() const { return !shape.axes().empty(); }
 
   int data_ranks() const { return shape.data_ranks(); }
   // The ranks that see different tokens and average their gradients; those of experts over the

@@ -1,12 +1,14 @@
 #include "training/state/saved_run.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
-#include <type_traits>
+
+#include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/text/printable.hpp"
-#include "training/run_options.hpp"
+#include "base/text/words.hpp"
+#include "training/options.hpp"
 
 namespace ringside::training {
 
@@ -28,38 +30,39 @@ Number number_of(const transformer::Metadata& metadata, const std::string& key) 
   return number;
 }
 
-// Absolute paths, one in a line; empty if a line cannot hold one of them.
-std::string text_of_paths(const std::vector<std::filesystem::path>& paths) {
-  std::vector<std::string> lines;
-  for (const auto& path : paths) {
-    lines.push_back(std::filesystem::absolute(path).lexically_normal().string());
-    if (printable_line(lines.back()) != lines.back()) return "";
-  }
-  return fmt::format("{}", fmt::join(lines, "\n"));
+// The options that a checkpoint's metadata has.
+std::vector<Option> kept_options(Plan& plan) {
+  std::vector<Option> rows = options_of(plan);
+  std::erase_if(rows, [](const Option& row) { return !row.is_in_metadata(); });
+  return rows;
 }
 
-std::vector<std::filesystem::path> paths_in(const std::string& text) {
-  std::vector<std::filesystem::path> paths;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) paths.emplace_back(line);
-  return paths;
+void read_entry(const Option& row, const transformer::Metadata& metadata) {
+  const std::string key(row.kept);
+  if (row.kind == Option::list) {  // no entry: unknown, or the default
+    std::istringstream lines(metadata.contains(key) ? metadata.at(key) : "");
+    for (std::string line; std::getline(lines, line);) row.set(line);
+    return;
+  }
+  const std::string& text = text_of(metadata, key);
+  require(row.names.empty() || std::ranges::count(row.names, text) > 0,
+          "its {} is {:.20}, but Ringside {} {}", key, text, key == "dtype" ? "trains in" : "has",
+          enumerate(row.names));
+  require(row.set(text), "its metadata has a \"{}\" that is not a number", key);
 }
 
 }  // namespace
 
 transformer::Metadata metadata_of(const transformer::Model& model, const Trainer& trainer,
                                   const std::vector<std::filesystem::path>& data) {
-  const TrainerOptions& options = trainer.options();
   transformer::Metadata metadata{
       {"step", fmt::format("{}", trainer.steps_taken())},
-      {"dtype", autograd::name_of(model.dtype())},
-      {"optimizer", name_of(options.optimizer)},
       {"text", fmt::format("{}", trainer.corpus().fingerprint())},
       {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary_fingerprint())}};
-  for_each_trainer_option([&](const char*, const char* key, auto field) {
-    metadata[key] = fmt::format("{}", options.*field);
-  });
-  if (!data.empty()) metadata["data"] = text_of_paths(data);
+  Plan plan;
+  plan.options = trainer.options(), plan.dtype = model.dtype(), plan.data = data;
+  for (const Option& row : kept_options(plan))
+    if (const std::string text = row.get(); !text.empty()) metadata[std::string(row.kept)] = text;
   return metadata;
 }
 
@@ -71,25 +74,15 @@ void add_checksums(transformer::Metadata& metadata, const Checksums& checksums) 
 SavedRun saved_run_from(const transformer::Metadata& metadata) {
   SavedRun run;
   run.step = number_of<std::int64_t>(metadata, "step");
-  const std::string& dtype = text_of(metadata, "dtype");
-  require(dtype == "fp32" || dtype == "fp64" || dtype == "bf16",
-          "its dtype is {:.20}, but Ringside trains in fp32, fp64 and bf16", dtype);
-  run.dtype = autograd::dtype_named(dtype);
-  const std::string& optimizer = text_of(metadata, "optimizer");
-  require(optimizer == "sgd" || optimizer == "adamw",
-          "its optimizer is {:.20}, but Ringside has sgd and adamw", optimizer);
-  run.options.optimizer = optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
   run.text = number_of<std::uint32_t>(metadata, "text");
   // Files from before there were tokenizers have no such entry.
   if (metadata.contains("tokenizer"))
     run.tokenizer = number_of<std::uint32_t>(metadata, "tokenizer");
   run.checksums = Checksums{.parameters = number_of<std::uint64_t>(metadata, "parameters"),
                             .state = number_of<std::uint64_t>(metadata, "state")};
-  for_each_trainer_option([&](const char*, const char* key, auto field) {
-    using Value = std::decay_t<decltype(run.options.*field)>;
-    run.options.*field = number_of<Value>(metadata, key);
-  });
-  if (metadata.contains("data")) run.data = paths_in(metadata.at("data"));
+  Plan plan;
+  for (const Option& row : kept_options(plan)) read_entry(row, metadata);
+  run.dtype = plan.dtype, run.options = plan.options, run.data = plan.data;
   require(run.step >= 0, "its step is {}, but it must be 0 or more", run.step);
   return run;
 }
@@ -119,10 +112,12 @@ void require_vocabulary_of(const SavedRun& run, std::uint32_t fingerprint) {
 
 std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions& now) {
   std::vector<std::string> changes;
-  for_each_trainer_option([&](const char*, const char* key, auto field) {
-    if (run.options.*field != now.*field)
-      changes.push_back(fmt::format("{} was {} and is {}", key, run.options.*field, now.*field));
-  });
+  Plan before, after;
+  before.options = run.options, after.options = now;
+  const std::vector<Option> old_rows = kept_options(before), new_rows = kept_options(after);
+  for (std::size_t i = 0; i < old_rows.size(); ++i)
+    if (const std::string was = old_rows[i].get(), is = new_rows[i].get(); was != is)
+      changes.push_back(fmt::format("{} was {} and is {}", old_rows[i].kept, was, is));
   return changes;
 }
 

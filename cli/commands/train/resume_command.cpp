@@ -11,19 +11,22 @@
 #include "base/environment.hpp"
 #include "base/text/words.hpp"
 #include "cli/launcher/ranks.hpp"
+#include "training/options.hpp"
 
 namespace ringside::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What the checkpoint has, and where it is.
-const std::set<std::string> left_out = {
-    "model",         "d-model",    "layers",    "heads",
-    "kv-heads",      "d-ff",       "experts",   "experts-per-token",
-    "balance",       "vocabulary", "init",      "resume",
-    "tied-head",     "save",       "tokenizer", "overwrite",
-    "accept-changes"};
+// The options that the checkpoint has, or that say where it is.
+std::set<std::string> left_out() {
+  training::Plan plan;
+  std::set<std::string> names;
+  for (const training::Option& row : training::options_of(plan))
+    if (row.kept == training::in_config || row.kept == training::in_folder)
+      names.insert(row.flag_name());
+  return names;
+}
 
 // How this program is called from here: by its name if PATH leads to it, else by its path, which is
 // shorter from a folder above it.
@@ -42,12 +45,12 @@ std::string program_from_here() {
 
 std::string command_to_resume(const CLI::App& train, const std::string& folder, bool stopped) {
   std::string command = program_from_here() + " train --resume " + for_shell(folder);
-  std::set<const CLI::Option*> seen;
+  std::set<std::string> done = left_out();  // or written already
+  if (stopped) done.insert("--stop-at");
   for (const CLI::Option* option : train.parse_order()) {
-    const std::string& name = option->get_lnames().front();
-    if (!seen.insert(option).second || left_out.contains(name)) continue;
-    if (name == "stop-at" && stopped) continue;
-    command += name == "ranks" ? " -n" : " --" + name;
+    const std::string name = option->get_name();
+    if (!done.insert(name).second) continue;
+    command += name == "--ranks" ? " -n" : " " + name;
     if (option->get_items_expected_max() == 0) continue;  // a flag
     const std::vector<std::string>& values = option->results();
     const bool last_counts = option->get_items_expected_max() == 1;

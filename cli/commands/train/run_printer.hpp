@@ -1,50 +1,55 @@
-// What rank 0 of a training run prints and writes to --metrics. The other ranks have no RunPrinter.
+// What `ringside train` prints on the rank that writes: the lines above the first step, progress,
+// samples, a summary, and the command that continues the run. The other ranks print nothing.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands/train/progress.hpp"
-#include "cli/commands/train/training_plan.hpp"
-#include "training/metrics_file.hpp"
+#include "cli/pictures/report/recording.hpp"
+#include "training/run.hpp"
 #include "training/summary.hpp"
-#include "training/trainer.hpp"
 #include "transformer/data/corpus.hpp"
 
 namespace ringside::cli {
 
-class RunPrinter {
+// The command that continues a run from plan.save, also past plan.stop_at if it has stopped there.
+using ResumeCommand = std::function<std::string(bool stopped)>;
+
+class RunPrinter final : public training::Reporter {
  public:
-  // From step `first` + 1 on.
-  RunPrinter(const TrainingPlan& plan, std::int64_t first);
+  // All arguments must outlive it. `text` is that of the run's corpus.
+  RunPrinter(const training::Plan& plan, const transformer::Text& text,
+             const ResumeCommand& resume_command)
+      : plan_(plan), text_(text), resume_command_(resume_command), recording_(plan) {}
 
-  // Of an elastic run, after the rank that printed before is lost: writes the row of the last step
-  // that this rank has taken, if the other could not.
-  void take_over(const training::StepReport& last);
+  void begin(const training::Run& run, const std::string& members) override;
+  void before_step(std::int64_t step) override { recording_.before_step(step); }
+  void after_step(const training::StepReport& report) override;
+  void after_validation(std::int64_t step, double bits_per_byte) override;
+  void after_sample(std::int64_t step, const std::vector<std::int32_t>& tokens) override;
+  void after_steps(const training::Run& run, std::optional<double> bits_per_byte) override;
+  void after_save(const training::Run& run) override;
+  void end(const training::Run& run) override;
 
-  void after_step(const training::StepReport& report);
-  void after_validation(std::int64_t step, double bits_per_byte);
-  void end_line() { progress_.end(); }  // before anything else is printed
-  void finish(std::optional<double> validation);
+  // Every rank calls it after the run. Writes --trace and --report.
+  void write_recording(collectives::ProcessGroup& group);
 
  private:
+  void print_header(const training::Run& run) const;
   void print_waiting() const;
-  void print_steps() const;
   void print_summary(std::optional<double> validation) const;
 
-  std::string strategy_;
-  Progress progress_;
-  training::MetricsFile metrics_;
-  training::Summary summary_;
+  const training::Plan& plan_;
+  const transformer::Text& text_;
+  const ResumeCommand& resume_command_;
+  Recording recording_;
+  std::optional<Progress> progress_;  // on the rank that writes, as the summary
+  std::optional<training::Summary> summary_;
 };
-
-// How far a run is that ends before its last step, and the command that continues it if it is
-// saved.
-void print_how_to_go_on(const TrainingPlan& plan, std::int64_t steps_taken);
-
-// The lines above the first step: model, data, ranks, batch.
-void print_header(const TrainingPlan& plan, const transformer::Text& text,
-                  const transformer::Corpus& corpus, int ranks);
 
 }  // namespace ringside::cli

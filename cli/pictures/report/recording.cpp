@@ -1,7 +1,6 @@
 #include "cli/pictures/report/recording.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/report/report.hpp"
@@ -10,30 +9,8 @@
 
 namespace ringside::cli {
 
-std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text) {
-  std::int64_t first = 0, last = 0;
-  const char* const end = text.data() + text.size();
-  auto result = std::from_chars(text.data(), end, first);
-  last = first;
-  if (result.ec == std::errc() && result.ptr != end && *result.ptr == '-')
-    result = std::from_chars(result.ptr + 1, end, last);
-  require(result.ec == std::errc() && result.ptr == end && first >= 1 && last >= first,
-          "'{}' is not a range of steps: write 3-5, or 4 for one step", text);
-  return {first, last};
-}
-
-Recording::Recording(const RecordingOptions& options, std::int64_t begin, std::int64_t end)
-    : options_(options) {
-  first_ = std::min(begin + 3, std::max(begin + 1, end - 2)), last_ = std::min(begin + 5, end);
-  if (!options.steps) return;
-  std::tie(first_, last_) = *options.steps;
-  require(first_ <= end && last_ > begin,
-          "cannot trace steps {} to {}: the run takes steps {} to {}", first_, last_, begin + 1,
-          end);
-}
-
 void Recording::before_step(std::int64_t step) {
-  if (!options_.wanted() || step < first_ || step > last_) return;
+  if (!wanted() || step < steps_.first || step > steps_.second) return;
   on_.emplace(trace_);
   profile_.emplace();
   step_began_ = Clock::now();
@@ -50,15 +27,15 @@ void Recording::after_step(const training::StepReport& report) {
 
 void Recording::write(collectives::ProcessGroup& group, const std::string& title,
                       const std::vector<std::pair<std::string, std::string>>& facts) {
-  if (!options_.wanted()) return;
-  if (options_.mesh) trace_.set_coordinates(options_.mesh->describe(group.rank()));
+  if (!wanted()) return;
+  if (plan_.mesh.given()) trace_.set_coordinates(plan_.mesh.shape.describe(group.rank()));
   const auto ranks = gather_traces(trace_, group);
   if (group.rank() != 0) return;
-  if (!options_.trace.empty()) {
-    write_json_file(options_.trace.string(), collectives::chrome_trace(ranks));
-    fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", options_.trace.string());
+  if (!plan_.trace.empty()) {
+    write_json_file(plan_.trace.string(), collectives::chrome_trace(ranks));
+    fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", plan_.trace.string());
   }
-  if (!options_.report.empty()) write_page(ranks, title, facts);
+  if (!plan_.report.empty()) write_page(ranks, title, facts);
   std::fflush(stdout);
 }
 
@@ -88,7 +65,7 @@ void Recording::write_page(const std::vector<RankTrace>& ranks, const std::strin
     report.figures.push_back(std::move(memory));
   }
   report.figures.push_back(loss_figure(bits_per_byte_));
-  write_report(options_.report.string(), report, stdout);
+  write_report(plan_.report.string(), report, stdout);
 }
 
 }  // namespace ringside::cli

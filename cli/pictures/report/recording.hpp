@@ -1,7 +1,7 @@
 // The recording of a run for `ringside train --trace` and `--report`. Every rank records a trace of
 // a few steps, and the loss of all steps.
 //
-//     Recording recording(options, begin, end);
+//     Recording recording(plan);
 //     recording.before_step(1);
 //     observer.after_step = [&](const auto& report) {
 //       recording.after_step(report);
@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,23 +21,10 @@
 #include "base/trace/trace.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/trace/trace_file.hpp"
-#include "parallel/mesh_shape.hpp"
+#include "training/prepare.hpp"
 #include "training/trainer.hpp"
 
 namespace ringside::cli {
-
-struct RecordingOptions {
-  std::filesystem::path trace, report;  // empty: none
-  // The first and the last step. Without: the third to the fifth of the run, or as many as it has.
-  std::optional<std::pair<std::int64_t, std::int64_t>> steps;
-
-  std::optional<parallel::MeshShape> mesh;
-
-  bool wanted() const { return !trace.empty() || !report.empty(); }
-};
-
-// Parses "3-5" or "4". Throws Error.
-std::pair<std::int64_t, std::int64_t> parse_steps(const std::string& text);
 
 // The names of the steps in a trace ("step 3") and their windows, each from the first rank's begin
 // to the last rank's end.
@@ -46,9 +32,9 @@ std::vector<std::pair<std::string, Window>> recorded_steps(const std::vector<Ran
 
 class Recording {
  public:
-  // The run takes the steps after `begin`, up to and including `end`. Throws Error if it takes none
-  // of the steps that `options` names.
-  Recording(const RecordingOptions& options, std::int64_t begin, std::int64_t end);
+  // The plan must outlive it. Throws Error if the run takes none of plan.trace_steps.
+  explicit Recording(const training::Plan& plan)
+      : plan_(plan), steps_(training::traced_steps(plan)) {}
 
   void before_step(std::int64_t step);
   void after_step(const training::StepReport& report);
@@ -59,11 +45,12 @@ class Recording {
              const std::vector<std::pair<std::string, std::string>>& facts);
 
  private:
+  bool wanted() const { return !plan_.trace.empty() || !plan_.report.empty(); }
   void write_page(const std::vector<RankTrace>& ranks, const std::string& title,
                   const std::vector<std::pair<std::string, std::string>>& facts) const;
 
-  RecordingOptions options_;
-  std::int64_t first_, last_;
+  const training::Plan& plan_;
+  training::StepRange steps_;  // the first and the last that are recorded
   Trace trace_;
   std::optional<Trace::On> on_;  // while a step is recorded
   std::optional<autograd::Profile> profile_;

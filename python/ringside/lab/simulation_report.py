@@ -125,7 +125,8 @@ def collective_table(times: Sequence[Sequence[CollectiveTime]], machine: Machine
     table = Table([Column("bytes", width=7), *(Column(each.algorithm) for each in times[0]),
                    Column("busbw")], indent=0)
     for row in times:
-        best = min(row, key=lambda time: time.seconds)
+        least = min(time.seconds for time in row)  # of some that differ by rounding, the first
+        best = next(time for time in row if time.seconds <= least * (1 + 1e-12))
         table.rows.append([bytes_to_text(row[0].size),
                            *(seconds_text(time.seconds) + ("*" if time is best else " ")
                              for time in row), table_number(best.busbw() / 1e9)])

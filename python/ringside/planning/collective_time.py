@@ -12,7 +12,6 @@ forms where the chunks are equal. Without the program the closed forms answer.
 
 import json
 import math
-import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -203,8 +202,7 @@ def walk(collective: str, algorithm: str, ranks: int, sizes: Sequence[int],
     answers: for more ranks than are walked, for a chain, which passes on slices, and without the
     program. It knows all algorithms, and reads those of files."""
     has_form = algorithm in CLOSED_FORMS[collective]
-    if ranks > MOST_RANKS_WALKED and not os.path.exists(algorithm) or (
-            algorithm == "chain" and has_form):
+    if has_form and (ranks > MOST_RANKS_WALKED or algorithm == "chain"):
         return None
     if algorithm == "ring" and has_form:
         return algorithm, [walked_ring(collective, ranks, size, level) for size in sizes]
@@ -214,17 +212,18 @@ def walk(collective: str, algorithm: str, ranks: int, sizes: Sequence[int],
     try:
         find_program()
     except RingsideError as error:
-        if has_form:
+        if has_form or ranks > MOST_RANKS_WALKED:
             return None
         raise RingsideError(f"'{algorithm}' has no closed form, and the program that walks its "
                             f"schedules is missing: {error}") from None
-    done = run(["prove", collective, "--algorithm", algorithm, "--max-size", str(ranks),
-                "--costs", f"{level.latency!r},{1 / level.rate()!r}",
+    done = run(["prove", collective, "--algorithm", algorithm, "--max-size",
+                str(min(ranks, MOST_RANKS_WALKED)), "--costs", f"{level.latency!r},{1 / level.rate()!r}",
                 "--bytes", ",".join(f"{size}B" for size in sizes), "--json", "-"])
     if done.returncode != 0:
         raise RingsideError(re.sub(r"^ringside: |\nTry: .*", "", done.stderr.strip()))
     rows = json.loads(done.stdout)
-    return rows[0]["algorithm"], [row["seconds"] for row in rows]
+    return None if ranks > MOST_RANKS_WALKED else (rows[0]["algorithm"],
+                                                   [row["seconds"] for row in rows])
 
 
 # A collective by itself: `ringside simulate all_reduce`.

@@ -14,11 +14,14 @@
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
-#include "cli/commands/train/training_plan.hpp"
 #include "collectives/run_threads.hpp"
 #include "tests/cli/run_program.hpp"
+#include "training/options.hpp"
+#include "training/same_options.hpp"
 
 using namespace ringside::testing;
+using ringside::training::Plan;
+using ringside::training::shared_options;
 
 namespace {
 
@@ -116,7 +119,7 @@ const std::set<std::string> a_ranks_own{
 
 TEST_CASE("every option of train is compared between ranks, or known as a rank's own") {
   std::set<std::string> compared;
-  for (const auto& [name, value] : ringside::cli::shared_options({}, {})) compared.insert(name);
+  for (const auto& [name, value] : shared_options({})) compared.insert(name);
   const auto options = options_of_train();
   CHECK(options.size() > compared.size());  // otherwise the help was not understood
   std::set<std::string> known;
@@ -136,12 +139,12 @@ TEST_CASE("every option of train is compared between ranks, or known as a rank's
     }
 }
 
-TEST_CASE("all options that differ are named in the order of the list") {
+TEST_CASE("all options that differ are named in the order of the help") {
   const auto outcome = train_apart("--lr 0.1 --seed 1", "--seed 2 --lr 0.2");
   CHECK(contains(outcome.err,
-                 "[0] ringside: the ranks have different options: --seed is 1 on ranks 0 and 2, 2 "
-                 "on rank 1; --lr is 0.1 on ranks 0 and 2, 0.2 on rank 1; --min-lr is 0.01 on "
-                 "ranks 0 and 2, 0.02 on rank 1. Start every rank with the same options\n"));
+                 "[0] ringside: the ranks have different options: --lr is 0.1 on ranks 0 and 2, "
+                 "0.2 on rank 1; --min-lr is 0.01 on ranks 0 and 2, 0.02 on rank 1; --seed is 1 "
+                 "on ranks 0 and 2, 2 on rank 1. Start every rank with the same options\n"));
 }
 
 TEST_CASE("backends that differ between ranks are named") {
@@ -158,105 +161,97 @@ TEST_CASE("backends that differ between ranks are named") {
 
 namespace {
 
-using ringside::cli::DeviceOption;
-using ringside::cli::TrainingPlan;
-
 // An option, and a change of what it sets in a plan.
 struct Change {
   std::string option;
-  std::function<void(TrainingPlan&, DeviceOption&)> make;
+  std::function<void(Plan&)> make;
 };
 
 // A plan in which every option means something.
-TrainingPlan plan_on_a_mesh() {
-  TrainingPlan plan;
+Plan plan_on_a_mesh() {
+  Plan plan;
   plan.strategy = "naive";
-  plan.mesh.emplace(ringside::parallel::MeshShape("pp=2,tp=2"));
-  ringside::training::plan_schedule(*plan.mesh, "1f1b", 4);
+  plan.mesh.shape = ringside::parallel::MeshShape("pp=2,tp=2");
+  ringside::training::plan_schedule(plan.mesh, "1f1b", 4);
   return plan;
 }
 
 std::vector<Change> changes_of_a_plan() {
   return {
-      {"--vocabulary", [](auto& plan, auto&) { plan.config.vocabulary = 300; }},
-      {"--d-model", [](auto& plan, auto&) { plan.config.d_model = 64; }},
-      {"--layers", [](auto& plan, auto&) { plan.config.layers = 8; }},
-      {"--heads", [](auto& plan, auto&) { plan.config.heads = 8; }},
-      {"--kv-heads", [](auto& plan, auto&) { plan.config.kv_heads = 2; }},
-      {"--d-ff", [](auto& plan, auto&) { plan.config.d_ff = 128; }},
-      {"--experts", [](auto& plan, auto&) { plan.config.experts = 8; }},
-      {"--experts-per-token", [](auto& plan, auto&) { plan.config.experts_per_token = 1; }},
-      {"--balance", [](auto& plan, auto&) { plan.config.balance = 0.1; }},
-      {"--tied-head", [](auto& plan, auto&) { plan.config.tied_head = true; }},
-      {"--dtype", [](auto& plan, auto&) { plan.dtype = ringside::autograd::DType::bf16; }},
-      {"--init", [](auto& plan, auto&) { plan.init = "model"; }},
-      {"--resume", [](auto& plan, auto&) { plan.resumed.emplace().step = 7; }},
-      {"--parallel", [](auto& plan, auto&) { plan.strategy = "zero3"; }},
-      {"--bucket-mb", [](auto& plan, auto&) { plan.bucket_mb = 10; }},
-      {"--mesh",
-       [](auto& plan, auto&) { plan.mesh->shape = ringside::parallel::MeshShape("pp=2,dp=2"); }},
-      {"--sequence-parallel", [](auto& plan, auto&) { plan.mesh->sequence_parallel = true; }},
-      {"--tensor-parallel", [](auto& plan, auto&) { plan.mesh->tensor_library = "mine.so"; }},
+      {"--vocabulary", [](auto& plan) { plan.config.vocabulary = 300; }},
+      {"--d-model", [](auto& plan) { plan.config.d_model = 64; }},
+      {"--layers", [](auto& plan) { plan.config.layers = 8; }},
+      {"--heads", [](auto& plan) { plan.config.heads = 8; }},
+      {"--kv-heads", [](auto& plan) { plan.config.kv_heads = 2; }},
+      {"--d-ff", [](auto& plan) { plan.config.d_ff = 128; }},
+      {"--experts", [](auto& plan) { plan.config.experts = 8; }},
+      {"--experts-per-token", [](auto& plan) { plan.config.experts_per_token = 1; }},
+      {"--balance", [](auto& plan) { plan.config.balance = 0.1; }},
+      {"--tied-head", [](auto& plan) { plan.config.tied_head = true; }},
+      {"--dtype", [](auto& plan) { plan.dtype = ringside::autograd::DType::bf16; }},
+      {"--init", [](auto& plan) { plan.init = "model"; }},
+      {"--resume", [](auto& plan) { plan.resumed.emplace().step = 7; }},
+      {"--parallel", [](auto& plan) { plan.strategy = "zero3"; }},
+      {"--bucket-mb", [](auto& plan) { plan.bucket_mb = 10; }},
+      {"--mesh", [](auto& plan) { plan.mesh.shape = ringside::parallel::MeshShape("pp=2,dp=2"); }},
+      {"--sequence-parallel", [](auto& plan) { plan.mesh.sequence_parallel = true; }},
+      {"--tensor-parallel", [](auto& plan) { plan.mesh.tensor_library = "mine.so"; }},
       {"--context",
-       [](auto& plan, auto&) {
-         plan.mesh->context.exchange = ringside::context_parallel::Exchange::ulysses;
+       [](auto& plan) {
+         plan.mesh.context.exchange = ringside::context_parallel::Exchange::ulysses;
        }},
       {"--token-order",
-       [](auto& plan, auto&) {
-         plan.mesh->context.order = ringside::context_parallel::TokenOrder::contiguous;
+       [](auto& plan) {
+         plan.mesh.context.order = ringside::context_parallel::TokenOrder::contiguous;
        }},
-      {"--schedule", [](auto& plan, auto&) { plan_schedule(*plan.mesh, "gpipe", 4); }},
-      {"--stages-per-rank",
-       [](auto& plan, auto&) {
-         plan_schedule(*plan.mesh, "interleaved", 4, 2);
-         plan.mesh->schedule_name = "1f1b";
-       }},
-      {"--steps", [](auto& plan, auto&) { plan.options.steps = 9; }},
+      {"--schedule", [](auto& plan) { plan_schedule(plan.mesh, "gpipe", 4); }},
+      {"--stages-per-rank", [](auto& plan) { plan.mesh.stages_per_rank = 2; }},
+      {"--steps", [](auto& plan) { plan.options.steps = 9; }},
       {"--batch",
-       [](auto& plan, auto&) {
+       [](auto& plan) {
          plan.options.batch *= 2;
          plan.options.validation_windows *= 2;  // as many batches
        }},
-      {"--accumulate", [](auto& plan, auto&) { plan.options.accumulate = 2; }},
-      {"--sequence", [](auto& plan, auto&) { plan.options.sequence = 32; }},
-      {"--seed", [](auto& plan, auto&) { plan.options.seed = 1; }},
-      {"--lr", [](auto& plan, auto&) { plan.options.learning_rate = 0.1; }},
-      {"--min-lr", [](auto& plan, auto&) { plan.options.min_learning_rate = 0.01; }},
-      {"--warmup", [](auto& plan, auto&) { plan.options.warmup = 3; }},
-      {"--clip", [](auto& plan, auto&) { plan.options.clip = 0.5; }},
-      {"--weight-decay", [](auto& plan, auto&) { plan.options.weight_decay = 0; }},
+      {"--accumulate", [](auto& plan) { plan.options.accumulate = 2; }},
+      {"--sequence", [](auto& plan) { plan.options.sequence = 32; }},
+      {"--seed", [](auto& plan) { plan.options.seed = 1; }},
+      {"--lr", [](auto& plan) { plan.options.learning_rate = 0.1; }},
+      {"--min-lr", [](auto& plan) { plan.options.min_learning_rate = 0.01; }},
+      {"--warmup", [](auto& plan) { plan.options.warmup = 3; }},
+      {"--clip", [](auto& plan) { plan.options.clip = 0.5; }},
+      {"--weight-decay", [](auto& plan) { plan.options.weight_decay = 0; }},
       {"--optimizer",
-       [](auto& plan, auto&) { plan.options.optimizer = ringside::training::OptimizerKind::sgd; }},
-      {"--stop-at", [](auto& plan, auto&) { plan.stop_at = 5; }},
+       [](auto& plan) { plan.options.optimizer = ringside::training::OptimizerKind::sgd; }},
+      {"--stop-at", [](auto& plan) { plan.stop_at = 5; }},
       {"--recompute",
-       [](auto& plan, auto&) {
+       [](auto& plan) {
          plan.options.recompute = {4, 2};
        }},
-      {"--eval-every", [](auto& plan, auto&) { plan.options.validate_every = 10; }},
-      {"--eval-batches", [](auto& plan, auto&) { plan.options.validation_windows = 16; }},
-      {"--device", [](auto&, auto& device) { device.name = "emulated"; }},
-      {"--device-backend", [](auto&, auto& device) { device.backend = "nccl"; }},
-      {"--trace", [](auto& plan, auto&) { plan.recording.trace = "trace.json"; }},
-      {"--trace-steps", [](auto& plan, auto&) { plan.recording.steps.emplace(3, 5); }},
-      {"--report", [](auto& plan, auto&) { plan.recording.report = "report.html"; }},
-      {"--dump", [](auto& plan, auto&) { plan.dump = "dump"; }},
-      {"--save", [](auto& plan, auto&) { plan.save = "model"; }},
-      {"--save-every", [](auto& plan, auto&) { plan.save_every = 10; }},
-      {"--sample", [](auto& plan, auto&) { plan.sample_tokens = 40; }},
-      {"--sample-every", [](auto& plan, auto&) { plan.sample_every = 10; }},
-      {"--temperature", [](auto& plan, auto&) { plan.sample.temperature = 0; }},
-      {"--top-k", [](auto& plan, auto&) { plan.sample.top_k = 5; }},
+      {"--eval-every", [](auto& plan) { plan.options.validate_every = 10; }},
+      {"--eval-batches", [](auto& plan) { plan.options.validation_windows = 16; }},
+      {"--device", [](auto& plan) { plan.device = ringside::autograd::Device::emulated; }},
+      {"--device-backend", [](auto& plan) { plan.device_backend = "nccl"; }},
+      {"--trace", [](auto& plan) { plan.trace = "trace.json"; }},
+      {"--trace-steps", [](auto& plan) { plan.trace_steps.emplace(3, 5); }},
+      {"--report", [](auto& plan) { plan.report = "report.html"; }},
+      {"--dump", [](auto& plan) { plan.dump = "dump"; }},
+      {"--save", [](auto& plan) { plan.save = "model"; }},
+      {"--save-every", [](auto& plan) { plan.save_every = 10; }},
+      {"--sample", [](auto& plan) { plan.sample_tokens = 40; }},
+      {"--sample-every", [](auto& plan) { plan.sample_every = 10; }},
+      {"--temperature", [](auto& plan) { plan.sample.temperature = 0; }},
+      {"--top-k", [](auto& plan) { plan.sample.top_k = 5; }},
   };
 }
 
 }  // namespace
 
 TEST_CASE("another csv file of the same name is another schedule") {
-  TrainingPlan plan = plan_on_a_mesh(), other = plan_on_a_mesh();
-  plan_schedule(*other.mesh, "gpipe", 4);
-  plan.mesh->schedule_name = other.mesh->schedule_name = "csv:schedule.csv";
-  const auto schedule_of = [](const TrainingPlan& of) {
-    for (const auto& [name, value] : ringside::cli::shared_options(of, {}))
+  Plan plan = plan_on_a_mesh(), other = plan_on_a_mesh();
+  plan_schedule(other.mesh, "gpipe", 4);
+  plan.mesh.schedule_name = other.mesh.schedule_name = "csv:schedule.csv";
+  const auto schedule_of = [](const Plan& of) {
+    for (const auto& [name, value] : shared_options(of))
       if (name == "--schedule") return value;
     return std::string();
   };
@@ -265,16 +260,15 @@ TEST_CASE("another csv file of the same name is another schedule") {
 }
 
 TEST_CASE("each option that differs is named alone with the ranks and their values") {
-  const ringside::training::Options common = ringside::cli::shared_options(plan_on_a_mesh(), {});
+  const ringside::training::Options common = shared_options(plan_on_a_mesh());
   std::vector<std::string> compared, changed;
   for (const auto& [name, value] : common) compared.push_back(name);
   for (const auto& [option, make] : changes_of_a_plan()) {
     changed.push_back(option);
     CAPTURE(option);
-    TrainingPlan plan = plan_on_a_mesh();
-    DeviceOption device;
-    make(plan, device);
-    const ringside::training::Options other = ringside::cli::shared_options(plan, device);
+    Plan plan = plan_on_a_mesh();
+    make(plan);
+    const ringside::training::Options other = shared_options(plan);
     const auto at = std::find(compared.begin(), compared.end(), option) - compared.begin();
     for (const int ranks : {2, 3, 4}) {
       std::vector<int> others(static_cast<std::size_t>(ranks - 1));
@@ -295,5 +289,7 @@ TEST_CASE("each option that differs is named alone with the ranks and their valu
       for (const std::string& text : said) CHECK(text == expected);
     }
   }
+  std::ranges::sort(changed);
+  std::ranges::sort(compared);
   CHECK(changed == compared);  // every option has a change here
 }

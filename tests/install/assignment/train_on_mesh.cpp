@@ -11,6 +11,14 @@
 
 using namespace ringside;
 
+struct Printer : training::Reporter {
+  void begin(const training::Run& run, const std::string&) override { writes = run.writes(); }
+  void after_step(const training::StepReport& step) override {
+    if (writes) std::printf("step %d: loss %.6f\n", static_cast<int>(step.step), step.loss);
+  }
+  bool writes = false;
+};
+
 int main(int count, char** arguments) try {
   auto group = collectives::ProcessGroup::from_environment();
 
@@ -29,12 +37,8 @@ int main(int count, char** arguments) try {
   plan.options.sequence = 32;
   if (count > 1) plan.divide(arguments[1]);
 
-  training::Observer observer;
-  observer.after_step = [&](const training::StepReport& step) {
-    if (group.rank() == 0)
-      std::printf("step %d: loss %.6f\n", static_cast<int>(step.step), step.loss);
-  };
-  training::train(plan, group, corpus, observer);
+  Printer printer;
+  training::train(plan, group, corpus, printer);
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -1,6 +1,6 @@
 // The account of a plan beside the run of that plan: the memory of every rank beside its ledger,
 // and the bytes of every axis, equal but for the padding of shards and the reports of norm and
-// loss. And what `ringside train` checks for before the run, within 5 % of the ledger.
+// loss. And what `ringside train` checks for before the run (tests/training/memory_tolerance.hpp).
 //
 // Every mesh of 2, 4 and 8 ranks, with every schedule, stage of ZeRO, recomputation and division of
 // sequences that it may have, if RINGSIDE_WHOLE_TABLE=1; otherwise a fixed sample. With
@@ -21,6 +21,7 @@
 #include "planning/formulas/parameters.hpp"
 #include "planning/run_plan.hpp"
 #include "planning/simulation/step_formula.hpp"
+#include "tests/training/memory_tolerance.hpp"
 #include "tests/training/mesh/mesh_check.hpp"
 
 using namespace ringside;
@@ -217,7 +218,7 @@ std::string kind_of(const Case& each) {
 TEST_CASE("the account of a plan is what its run keeps and sends") {
   const bool whole = std::getenv("RINGSIDE_WHOLE_TABLE") != nullptr;
   const std::vector<Case> cases = all_cases();
-  std::map<std::string, Furthest> worst_memory, worst_bytes;  // by strategy
+  std::map<std::string, Furthest> worst_memory, worst_check, worst_bytes;  // by strategy
   Json ledgers = Json::array();
   int runs = 0;
   for (std::size_t i = 0; i < cases.size(); i += whole ? 1 : 11) {
@@ -250,12 +251,15 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
                                                                          : 0.02;
       CHECK(memory.total() >= (1 - bar) * mine.peak - slack);
       CHECK(memory.total() <= (1 + bar) * mine.peak + slack);
-      const auto need = need_of(each.mesh, each.config(), DType::fp32, options_of(each), pp);
-      const double near = each.has_experts ? 0.08 : 0.05;
+      const training::Plan checked =
+          checked_plan(each.mesh, each.config(), DType::fp32, options_of(each));
+      const auto need = memory_of_rank(checked, checked.mesh.data_ranks(), pp);
+      const double near = memory_tolerance(checked);
       CHECK(need.peak >= (1 - near) * mine.peak - slack);
       CHECK(need.peak <= (1 + near) * mine.peak + slack);
       const std::string kind = kind_of(each) + (each.recompute ? ", recomputation" : "");
       worst_memory[kind].look_at(memory.total(), mine.peak, text_of(each));
+      worst_check[kind].look_at(need.peak, mine.peak, text_of(each));
       for (const auto& [axis, bytes] : mine.sent) {
         mean[axis] += bytes / mesh.shape.ranks();
         if (pp == account.busiest)
@@ -279,7 +283,8 @@ TEST_CASE("the account of a plan is what its run keeps and sends") {
     std::ofstream(file) << ledgers.dump() << "\n";
   if (!whole) return;
   fmt::print("{} runs. The worst account, as a share of what was measured:\n", runs);
-  for (const auto& [what, all] : {std::pair("memory", &worst_memory), {"bytes", &worst_bytes}})
+  for (const auto& [what, all] :
+       {std::pair("memory", &worst_memory), {"check", &worst_check}, {"bytes", &worst_bytes}})
     for (const auto& [kind, worst] : *all)
       fmt::print("{:<8}{:<26}{:.3f}  {}\n", what, kind, worst.ratio, worst.text);
 }

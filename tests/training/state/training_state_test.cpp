@@ -252,6 +252,22 @@ TEST_CASE("a checkpoint describes its run") {
         std::vector<std::string>{"batch was 4 and is 8", "seed was 5 and is 6"});
 }
 
+TEST_CASE("the keys of a state file's metadata are those of every version") {
+  TemporaryDirectory directory;
+  Run run;
+  save_run(directory.path(), run.model, run.trainer, {}, {"a text"});
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : SafetensorsFile(read_run(directory.path()).file).metadata())
+    keys.push_back(key);
+  CHECK(keys == std::vector<std::string>{"accumulate", "batch",         "beta1",
+                                         "beta2",      "clip",          "data",
+                                         "dtype",      "learning_rate", "min_learning_rate",
+                                         "optimizer",  "parameters",    "seed",
+                                         "sequence",   "state",         "step",
+                                         "steps",      "text",          "tokenizer",
+                                         "warmup",     "weight_decay"});
+}
+
 TEST_CASE("saving keeps one checkpoint and leaves other files alone") {
   TemporaryDirectory directory;
   directory.write("notes.txt", "mine");

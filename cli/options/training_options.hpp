@@ -1,0 +1,21 @@
+// The table of options (training/options.hpp) at a command line.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/options/cli11_names.hpp"
+#include "training/options.hpp"
+
+namespace ringside::cli {
+
+// Declares all rows under their headings. The command line fills `plan`, which must outlive the
+// command.
+void add_training_options(const Options& option, training::Plan& plan);
+
+// Declares one row, such as "--device", for a command with a field of its own.
+CLI::Option* add_training_option(const Options& option, const char* flag, std::string& value);
+CLI::Option* add_training_option(const Options& option, const char* flag,
+                                 std::optional<double>& value);
+
+}  // namespace ringside::cli
