@@ -24,7 +24,7 @@ install(TARGETS ringside_emulated EXPORT RingsideTargets DESTINATION lib)  # whe
 install(FILES collectives/c_interface/ringside.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(collectives/c_interface/ringside.pc.in ${PROJECT_BINARY_DIR}/ringside.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ringside.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-foreach(folder base collectives autograd transformer parallel ddp zero planning training)
+foreach(folder base collectives autograd transformer parallel ddp zero training)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringside FILES_MATCHING PATTERN "*.hpp")
 endforeach()
 

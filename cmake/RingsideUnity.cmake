@@ -23,8 +23,7 @@ set(stand_alone
   ddp/bucketed.cpp
   zero/zero3.cpp)
 # These use a name of another source of their folder: a helper, a test's fixture. Kernels stand alone so that
-# what the compiler makes of one does not depend on others (ringside_stands_alone). A student's program links
-# some of planning/, but not transformer/, which others of planning/ use.
+# what the compiler makes of one does not depend on others (ringside_stands_alone).
 list(APPEND stand_alone
   autograd/ops/reduce.cpp
   cli/pictures/lanes.cpp
@@ -33,7 +32,6 @@ list(APPEND stand_alone
   collectives/bootstrap/rendezvous/mesh.cpp
   exercises/judge/ddp/order_of_calls.cpp
   exercises/judge/gpu/fiber.cpp
-  lab/commands/account.cpp
   tests/autograd/engine/deferred_gradients_test.cpp
   tests/autograd/ops/ops_test.cpp
   tests/bench/train_test.cpp
@@ -46,10 +44,7 @@ list(APPEND stand_alone
   tests/parallel/differentiable_test.cpp
   tests/parallel/tensor/linear_test.cpp
   tests/parallel/tensor/vocabulary_test.cpp
-  tests/planning/congestion_test.cpp
-  tests/planning/memory_test.cpp
-  tests/planning/simulation_test.cpp
-  tests/planning/topology_test.cpp
+  tests/training/memory_test.cpp
   tests/training/trainer_test.cpp
   tests/transformer/checkpoint/safetensors_test.cpp
   tests/transformer/inference/generation_test.cpp
@@ -71,8 +66,7 @@ list(FILTER edited_headers INCLUDE REGEX "/.*[.]hpp$")
 # ringside_stands_alone(SOURCE RESULT): SOURCE is relative to the root of the project.
 function(ringside_stands_alone source result)
   set(${result} FALSE PARENT_SCOPE)
-  if(source IN_LIST stand_alone OR source MATCHES "^(autograd/kernels|planning/formulas)/" OR
-     source MATCHES "^planning/[^/]+$")
+  if(source IN_LIST stand_alone OR source MATCHES "^autograd/kernels/")
     set(${result} TRUE PARENT_SCOPE)
   elseif(NOT source MATCHES "^(tests|exercises)/")
     file(STRINGS ${PROJECT_SOURCE_DIR}/${source} includes REGEX "^#include \"")

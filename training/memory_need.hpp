@@ -1,23 +1,14 @@
 // MemoryNeed: the memory that one rank needs, known before any is allocated.
 //
 // State is exact: the elements of the parameter table, divided as the strategy divides them.
-// Activations are one formula: the micro-batches that the schedule keeps between forward and
-// backward, each with what a block keeps, and what one block or the head computes with. So a step
-// has its peak in one of two places:
+// Activations are those of the blocks between their forward and their backward, and what an action
+// of the schedule computes with. So a step has its peak in one of two places:
 //
 //     F F F F head    most activations are kept
 //     B B B B         activations are freed, and gradients are made
 //
-// The estimate and the ledger of a run differ by at most
-//
-//      5 %    in general
-//      8 %    with experts: equal loads are counted
-//     10 %    where backward has two actions, which keep different activations (zb_h1, zb_v)
-//     20 %    zero2 and zero3: gradients under way are counted as if the network was slow
-//     35 %    bf16: where it is converted to fp32 depends on the processor
-//
-// tests/training/memory_tolerance.hpp has these numbers, and a message of a pipeline may wait
-// beside them.
+// Two things depend on the speed of other ranks. Gradients under way (zero2, zero3) are counted as
+// if the network was slow; messages of a pipeline as if none waited.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,7 @@ TEST_CASE("a command whose program is not built says what to build") {
   const std::string program = alone.program();
   const std::string build = "cmake --build --preset lecture --target ";
   for (const auto& [command, other] :
-       {std::pair("bench", "ringside-bench"), std::pair("account", "ringside-lab")}) {
+       {std::pair("bench", "ringside-bench"), std::pair("tokenize", "ringside-lab")}) {
     CAPTURE(command);
     const std::string sentence = std::string("ringside: `ringside ") + command +
                                  "` is a command of the program " + other + ", which is not in " +

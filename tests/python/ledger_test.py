@@ -4,7 +4,7 @@ every axis, equal but for the padding of shards and the reports of norm and loss
     ledger_test.py CASE ...     the functions test_CASE below; without CASE all
 
 RINGSIDE_LEDGER_PROGRAM names the test program that trains on a sample of meshes and writes the
-ledgers (tests/training/mesh/mesh_prediction_test.cpp); with RINGSIDE_WHOLE_TABLE=1 on all of them.
+ledgers (tests/training/mesh/mesh_ledger_test.cpp); with RINGSIDE_WHOLE_TABLE=1 on all of them.
 """
 import json
 import os

@@ -9,7 +9,6 @@
 #include "autograd/tensor/storage.hpp"
 #include "collectives/run_threads.hpp"
 #include "tests/sample.hpp"
-#include "tests/training/memory_tolerance.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "training/strategies/single_process.hpp"
 #include "transformer/inference/evaluation.hpp"
@@ -73,8 +72,7 @@ double seen_in_step(const Plan& plan, int ranks = 1) {
   return peak;
 }
 
-void check_near(const Plan& plan, int ranks = 1) {
-  const double near = testing::memory_tolerance(plan);
+void check_near(const Plan& plan, int ranks = 1, double near = 0.05) {
   const double need = memory_of_rank(plan, ranks, 0).peak, seen = seen_in_step(plan, ranks);
   CAPTURE(plan.config.vocabulary);
   CAPTURE(plan.config.d_model);
@@ -100,7 +98,7 @@ const std::vector<Config> models = {sized(256, 64, 6, 160), sized(4000, 64, 2, 1
 
 }  // namespace
 
-TEST_CASE("the memory that is checked for is near the ledger") {
+TEST_CASE("the memory that is checked for is within 5 % of the ledger") {
   testing::Sample sample;
   for (const Config& config : models)
     for (const DType dtype : {DType::fp32, DType::fp64})
@@ -123,24 +121,26 @@ TEST_CASE("the memory that is checked for holds with micro-batches, experts and 
   Config tied = models[1];
   tied.tied_head = true;
   check_near(planned(tied, 16));
-  check_near(planned(with_experts(), 16));
+  check_near(planned(with_experts(), 16), 1, 0.08);  // equal loads are counted
 }
 
+// Where bf16 is converted depends on the processor.
 TEST_CASE("the memory that is checked for holds for bf16") {
   for (const Config& config : models) {
     Plan plan = planned(config, 16);
     plan.dtype = DType::bf16;
-    check_near(plan);
+    check_near(plan, 1, 0.35);
   }
 }
 
+// Of zero2 and zero3 all gradients under way are counted, and a run may have fewer at its peak.
 TEST_CASE("the memory that is checked for holds for every strategy on 2 and 4 ranks") {
   for (const std::string& strategy : strategy_names())
     for (const int ranks : {2, 4}) {
       if (strategy == "single") continue;
       Plan plan = planned(sized(256, 64, 6, 160), 16, strategy);
       plan.bucket_mb = 0.2;
-      check_near(plan, ranks);
+      check_near(plan, ranks, strategy == "zero2" || strategy == "zero3" ? 0.15 : 0.05);
     }
 }
 

@@ -112,7 +112,7 @@ def _add_activations(memory: RankMemory, model: Model, plan: Plan, part: Pipelin
         memory.put(embedding_activations(model, plan))
         where = "while backward runs at the embedding"
     memory.add("working memory", "activations", term("A_peak", where, step.working(at), Unit.BYTES,
-                                                     "planning/formulas/activations.cpp"))
+                                                     "planning/formulas/activations.py"))
     if model.own:
         moving = (memory.of("activations") + memory.of("gradients") +
                   memory.bytes_of("gathered units"))

@@ -107,20 +107,13 @@ struct MeshCase {
   }
 };
 
-// What `ringside train` checks before such a run.
-inline training::Plan checked_plan(const MeshCase& mesh, const Config& config, DType dtype,
-                                   const training::TrainerOptions& options) {
-  training::Plan plan;
-  plan.config = config, plan.dtype = dtype, plan.options = options;
-  plan.strategy = mesh.inner, plan.bucket_mb = bucket_mb, plan.mesh = mesh.plan();
-  return plan;
-}
-
-// For a rank with this coordinate along pp.
+// What `ringside train` checks before such a run: for a rank with this coordinate along pp.
 inline training::MemoryNeed need_of(const MeshCase& mesh, const Config& config, DType dtype,
                                     const training::TrainerOptions& options,
                                     int pipeline_rank = 0) {
-  const training::Plan plan = checked_plan(mesh, config, dtype, options);
+  training::Plan plan;
+  plan.config = config, plan.dtype = dtype, plan.options = options;
+  plan.strategy = mesh.inner, plan.bucket_mb = bucket_mb, plan.mesh = mesh.plan();
   return training::memory_of_rank(plan, plan.mesh.data_ranks(), pipeline_rank);
 }
 

@@ -16,7 +16,7 @@ from ringside.planning.quantity import Term, Unit, constant, largest, named, ter
 from ringside.planning.schedules import GENERATORS
 
 KORTHIKANTI = "Korthikanti et al. 2022"
-COUNTED = "counted op by op in planning/formulas/activations.cpp"
+COUNTED = "counted op by op in planning/formulas/activations.py"
 LOSS = "autograd/ops/losses/linear_cross_entropy.cpp"
 
 

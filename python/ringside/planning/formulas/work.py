@@ -18,7 +18,7 @@ from ringside.planning.quantity import Term, Unit, constant, named, term
 
 NARAYANAN = "Narayanan et al. 2021, appendix"
 FLOPS = "Korthikanti et al. 2022, appendix A"
-COUNTED = "counted op by op in planning/formulas/work.cpp"
+COUNTED = "counted op by op in planning/formulas/work.py"
 
 
 def kernels_of(model: Model) -> Tuple[float, float]:

@@ -1,4 +1,4 @@
-// A pipeline behind an emulated link, with stages that sleep, against the simulation of that step.
+// A pipeline behind an emulated link, with stages that sleep, against the timing of that schedule.
 //
 // The bars: 5 % of the bubble, 15 % of the step. Each measurement is the median of three, and is
 // repeated up to three times if it fails. If then sleeps have ended late, the machine is too busy
@@ -6,16 +6,12 @@
 #include <algorithm>
 #include <string>
 
-#include "planning/simulation/network.hpp"
-#include "planning/simulation/simulation.hpp"
+#include "parallel/pipeline/proof/timing.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/parallel/pipeline/execution/sleeping_stages.hpp"
 
 using namespace ringside;
 using namespace ringside::tests;
-using planning::Machine;
-using planning::PathInput;
-using planning::Timeline;
 
 namespace {
 
@@ -29,24 +25,15 @@ struct Step {
   double late = 0;  // the part of a step by which sleeps end too late
 };
 
-Step simulated(const Schedule& schedule, double message_bytes) {
-  Machine machine;
-  machine.levels = {{.name = "emulated link",
-                     .group = schedule.ranks(),
-                     .bytes_per_second = link.bytes_per_second,
-                     .latency = message_bytes > 0 ? link.latency.count() : 0}};
-  const double message = planning::Network(machine).message_seconds(0, 1, message_bytes);
-  PathInput input{.lowered = schedule, .replicas = {}, .overlap = 1, .stragglers = {}};
-  planning::Replica& replica = input.replicas.emplace_back();
-  for (int stage = 0; stage < schedule.stages(); ++stage)
-    replica.stages.push_back({.forward = sleeps.forward,
-                              .input = sleeps.input,
-                              .weight = sleeps.weight,
-                              .message_on = message,
-                              .message_back = message});
-  for (int rank = 0; rank < schedule.ranks(); ++rank) replica.units.push_back({rank, 1, 1});
-  const Timeline timeline = longest_path(input);
-  return {timeline.computed, timeline.bubble(input.replicas), 0};
+Step timed(const Schedule& schedule, double message_bytes) {
+  const double seconds =
+      message_bytes > 0 ? link.latency.count() + message_bytes / link.bytes_per_second : 0;
+  const auto timing =
+      pipeline_parallel::time_of(schedule, {.forward = sleeps.forward,
+                                            .backward = sleeps.input + sleeps.weight,
+                                            .weight = sleeps.weight,
+                                            .message = seconds});
+  return {timing.step, timing.bubble(), 0};
 }
 
 // The median of three runs.
@@ -71,9 +58,9 @@ void agree(const char* transport, const char* name, int ranks, int micro_batches
   CAPTURE(name);
   CAPTURE(ranks);
   const Schedule schedule = lower(pipeline_parallel::make_schedule(name, ranks, micro_batches));
-  const Step expected = simulated(schedule, 4.0 * elements);
-  // Without the messages the simulation would miss the bar: they are what is tested.
-  REQUIRE(expected.bubble > 1.05 * simulated(schedule, 0).bubble);
+  const Step expected = timed(schedule, 4.0 * elements);
+  // Without the messages the timing would miss the bar: they are what is tested.
+  REQUIRE(expected.bubble > 1.05 * timed(schedule, 0).bubble);
   Step seen;
   const auto within = [&] {
     return std::abs(seen.bubble / expected.bubble - 1) <= 0.05 &&
@@ -81,7 +68,7 @@ void agree(const char* transport, const char* name, int ranks, int micro_batches
   };
   for (int attempt = 0; attempt < 3 && !within(); ++attempt) seen = measured(transport, schedule);
   MESSAGE(fmt::format(
-      "{} of {} over {}: step {:.3f} s, simulated {:.3f}; bubble {:.4f}, simulated "
+      "{} of {} over {}: step {:.3f} s, timed {:.3f}; bubble {:.4f}, timed "
       "{:.4f}",
       name, ranks, transport, seen.seconds, expected.seconds, seen.bubble, expected.bubble));
   if (!within() && seen.late > 0.01) {
@@ -94,11 +81,11 @@ void agree(const char* transport, const char* name, int ranks, int micro_batches
 
 }  // namespace
 
-TEST_CASE("a simulated pipeline is the executed one on 2, 4 and 8 ranks behind a link") {
+TEST_CASE("a timed pipeline is the executed one on 2, 4 and 8 ranks behind a link") {
   for (const char* transport : {"threads", "tcp"})
     for (const int ranks : {2, 4, 8}) agree(transport, "1f1b", ranks, 8);
 }
 
-TEST_CASE("a simulated pipeline is the executed one under every schedule") {
+TEST_CASE("a timed pipeline is the executed one under every schedule") {
   for (const char* name : {"gpipe", "interleaved", "zb_h1", "zb_v"}) agree("tcp", name, 4, 8);
 }
