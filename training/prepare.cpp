@@ -10,7 +10,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "training/memory_check.hpp"
-#include "training/mesh/group_division.hpp"
+#include "training/mesh/mesh_model_ranks.hpp"
 #include "training/options.hpp"
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"

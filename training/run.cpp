@@ -42,7 +42,7 @@ void Run::run(collectives::ProcessGroup& group) {
 
 void Run::make_trainer(ParallelStrategy& strategy) {
   model_ = std::make_unique<transformer::Model>(plan_.config, plan_.dtype, plan_.device,
-                                                strategy.part(), strategy.tensor_division());
+                                                strategy.part(), strategy.model_ranks());
   if (!plan_.init.empty()) transformer::load_parameters(plan_.init, *model_);
   trainer_ = std::make_unique<Trainer>(*model_, corpus_, strategy, plan_.options, observer());
   if (plan_.resumed) load_state(*plan_.resumed, *model_, *trainer_);

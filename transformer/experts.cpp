@@ -20,21 +20,20 @@ MixtureOfExperts::Expert::Expert(const Config& config, DType dtype, int tensor_r
   register_module(config.qk_norm ? "down_proj" : "w2", w2);
 }
 
-MixtureOfExperts::MixtureOfExperts(const Config& config, DType dtype,
-                                   const TensorDivision& division)
+MixtureOfExperts::MixtureOfExperts(const Config& config, DType dtype, const ModelRanks& ranks)
     : gate(config.d_model, config.experts, false, {}, dtype),
       count_(config.experts),
       per_token_(config.experts_per_token),
       balance_(config.balance / static_cast<double>(config.layers)),
-      division_(division),
+      ranks_(ranks),
       choices_(static_cast<std::size_t>(config.experts)) {
   register_module("gate", gate);
   register_module("experts", experts_);
-  const std::int64_t each = count_ / division.expert_ranks();
+  const std::int64_t each = count_ / ranks.expert_ranks();
   for (std::int64_t i = 0; i < each; ++i) {
     Expert& expert =
-        *experts_.here.emplace_back(std::make_unique<Expert>(config, dtype, division.size()));
-    experts_.register_module(std::to_string(division.expert_rank() * each + i), expert);
+        *experts_.here.emplace_back(std::make_unique<Expert>(config, dtype, ranks.size()));
+    experts_.register_module(std::to_string(ranks.expert_rank() * each + i), expert);
   }
 }
 
@@ -60,16 +59,16 @@ Tensor MixtureOfExperts::forward(const Tensor& input) const {
     if (balance_ * loss_share_ != 0 && autograd::grad_enabled()) {
       balance.weight = balance_ * loss_share_;
       balance.counts = autograd::choices_of_sequences(chosen, sequences, count_);
-      division_.add_over_sequences(balance.counts);
+      ranks_.add_over_sequences(balance.counts);
     }
     const Tensor weights = autograd::routing_weights(logits, chosen, balance);
     const autograd::ExpertOrder order = autograd::sort_by_expert(chosen, count_);
     for (std::size_t i = 0; i < choices_.size(); ++i) choices_[i] += order.counts[i];
     const Tensor outputs =
-        division_.experts(autograd::embedding(order.tokens, x), order.counts,
-                          [&](const Tensor& rows, std::span<const std::int64_t> counts) {
-                            return run_experts(rows, counts);
-                          });
+        ranks_.experts(autograd::embedding(order.tokens, x), order.counts,
+                       [&](const Tensor& rows, std::span<const std::int64_t> counts) {
+                         return run_experts(rows, counts);
+                       });
     return autograd::combine_experts(outputs, order.places, weights).reshape(input.shape());
   });
 }

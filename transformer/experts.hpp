@@ -15,15 +15,15 @@
 #include "autograd/nn/layers.hpp"
 #include "autograd/nn/module.hpp"
 #include "transformer/config.hpp"
-#include "transformer/tensor_division.hpp"
+#include "transformer/model_ranks.hpp"
 
 namespace ringside::transformer {
 
 class MixtureOfExperts : public autograd::Module {
  public:
-  // Makes the router, and those experts that are on this rank of `division`, which must outlive
+  // Makes the router, and those experts that are on this rank of `ranks`, which must outlive
   // this object.
-  MixtureOfExperts(const Config& config, autograd::DType dtype, const TensorDivision& division);
+  MixtureOfExperts(const Config& config, autograd::DType dtype, const ModelRanks& ranks);
 
   autograd::Tensor forward(const autograd::Tensor& x) const;  // [B, T, d_model] -> the same shape
 
@@ -53,7 +53,7 @@ class MixtureOfExperts : public autograd::Module {
 
   std::int64_t count_, per_token_;
   double balance_, loss_share_ = 0;  // balance_: of this block's loss in that of the model
-  const TensorDivision& division_;
+  const ModelRanks& ranks_;
   Experts experts_;
   mutable std::vector<std::int64_t> choices_;
 };

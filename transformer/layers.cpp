@@ -35,10 +35,10 @@ void append_to_cache(KvCache& cache, Tensor& k, Tensor& v) {
 
 }  // namespace
 
-Attention::Attention(const Config& config, DType dtype, const TensorDivision& division)
-    : division_(division),
-      heads_(config.heads / division.size()),
-      kv_heads_(std::max<std::int64_t>(1, config.kv_heads / division.size())),
+Attention::Attention(const Config& config, DType dtype, const ModelRanks& ranks)
+    : ranks_(ranks),
+      heads_(config.heads / ranks.size()),
+      kv_heads_(std::max<std::int64_t>(1, config.kv_heads / ranks.size())),
       head_size_(config.head_size()),
       q_proj(config.d_model, heads_ * head_size_, false, {}, dtype),
       k_proj(config.d_model, kv_heads_ * head_size_, false, {}, dtype),
@@ -55,27 +55,27 @@ Attention::Attention(const Config& config, DType dtype, const TensorDivision& di
 
 Tensor Attention::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {
   return with_hooks([&] {
-    auto qkv = division_.column(x, {&q_proj, &k_proj, &v_proj});
+    auto qkv = ranks_.column(x, {&q_proj, &k_proj, &v_proj});
     Tensor &q = qkv[0], &k = qkv[1], &v = qkv[2];
     const std::int64_t first = cache == nullptr ? 0 : cache->length;
-    const RopeTable here = division_.positions(table, q.size(1));
+    const RopeTable here = ranks_.positions(table, q.size(1));
     q = autograd::rope(split_heads(q, heads_, head_size_, q_norm), here, first);
     k = autograd::rope(split_heads(k, kv_heads_, head_size_, k_norm), here, first);
     v = split_heads(v, kv_heads_, head_size_);
     if (cache != nullptr) append_to_cache(*cache, k, v);
     // With a cache there are more keys than queries, and no other ranks.
-    const Tensor attended = division_.attention(q, k, v);  // [B, H, T, D]
+    const Tensor attended = ranks_.attention(q, k, v);  // [B, H, T, D]
     const Tensor of_heads =
         attended.transpose(1, 2).reshape({q.size(0), q.size(2), heads_ * head_size_});
-    return division_.row(of_heads, o_proj);
+    return ranks_.row(of_heads, o_proj);
   });
 }
 
-FeedForward::FeedForward(const Config& config, DType dtype, const TensorDivision& division)
-    : gate_proj(config.d_model, config.d_ff / division.size(), false, {}, dtype),
-      up_proj(config.d_model, config.d_ff / division.size(), false, {}, dtype),
-      down_proj(config.d_ff / division.size(), config.d_model, false, {}, dtype),
-      division_(division) {
+FeedForward::FeedForward(const Config& config, DType dtype, const ModelRanks& ranks)
+    : gate_proj(config.d_model, config.d_ff / ranks.size(), false, {}, dtype),
+      up_proj(config.d_model, config.d_ff / ranks.size(), false, {}, dtype),
+      down_proj(config.d_ff / ranks.size(), config.d_model, false, {}, dtype),
+      ranks_(ranks) {
   register_module("gate_proj", gate_proj);
   register_module("up_proj", up_proj);
   register_module("down_proj", down_proj);
@@ -83,25 +83,25 @@ FeedForward::FeedForward(const Config& config, DType dtype, const TensorDivision
 
 Tensor FeedForward::forward(const Tensor& x) const {
   return with_hooks([&] {
-    auto gate_and_up = division_.column(x, {&gate_proj, &up_proj});
+    auto gate_and_up = ranks_.column(x, {&gate_proj, &up_proj});
     const Tensor inside = autograd::swiglu(gate_and_up[0], gate_and_up[1]);
     gate_and_up.clear();  // without gradients, their memory is free before the last product
-    return division_.row(inside, down_proj);
+    return ranks_.row(inside, down_proj);
   });
 }
 
-Block::Block(const Config& config, DType dtype, const TensorDivision& division)
+Block::Block(const Config& config, DType dtype, const ModelRanks& ranks)
     : input_layernorm(config.d_model, config.norm_epsilon, dtype),
-      self_attn(config, dtype, division),
+      self_attn(config, dtype, ranks),
       post_attention_layernorm(config.d_model, config.norm_epsilon, dtype) {
   register_module("input_layernorm", input_layernorm);
   register_module("self_attn", self_attn);
   register_module("post_attention_layernorm", post_attention_layernorm);
   if (config.experts > 0)
     register_module(config.qk_norm ? "mlp" : "block_sparse_moe",
-                    block_sparse_moe.emplace(config, dtype, division));
+                    block_sparse_moe.emplace(config, dtype, ranks));
   else
-    register_module("mlp", mlp.emplace(config, dtype, division));
+    register_module("mlp", mlp.emplace(config, dtype, ranks));
 }
 
 Tensor Block::forward(const Tensor& x, const RopeTable& table, KvCache* cache) const {

@@ -3,10 +3,10 @@
 // Members have the names of Hugging Face's LlamaForCausalLM, because checkpoints store them.
 // Shapes use B sequences, T tokens per sequence, H heads, D numbers per head.
 //
-// With a TensorDivision of t ranks, a rank has H / t heads, H_kv / t key and value heads (but at
-// least 1) and d_ff / t numbers inside the feed-forward part. It must outlive the layers. If it
-// divides the sequence, x and y have T / t tokens. With context parallel T are the tokens of a
-// rank.
+// The layers compute through ModelRanks; on one rank, column and row are linear. Of t ranks, each has
+// H / t heads, H_kv / t key and value heads (but at least 1) and d_ff / t numbers inside the
+// feed-forward part. The ModelRanks must outlive the layers. If they divide the sequence, x and y
+// have T / t tokens. With context parallel T are the tokens of a rank.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@
 #include "autograd/ops/ops.hpp"
 #include "transformer/config.hpp"
 #include "transformer/experts.hpp"
-#include "transformer/tensor_division.hpp"
+#include "transformer/model_ranks.hpp"
 
 namespace ringside::transformer {
 
@@ -32,7 +32,7 @@ struct KvCache {
 // and value heads.
 class Attention : public autograd::Module {
  public:
-  Attention(const Config& config, autograd::DType dtype, const TensorDivision& division);
+  Attention(const Config& config, autograd::DType dtype, const ModelRanks& ranks);
 
   // x [B, T, d_model] -> the same shape. `table` has at least T positions.
   //
@@ -43,7 +43,7 @@ class Attention : public autograd::Module {
                            KvCache* cache = nullptr) const;
 
  private:
-  const TensorDivision& division_;
+  const ModelRanks& ranks_;
   std::int64_t heads_, kv_heads_, head_size_;  // of this rank
 
  public:
@@ -54,13 +54,13 @@ class Attention : public autograd::Module {
 // down(silu(gate(x)) * up(x)): Shazeer, "GLU variants improve Transformer" (2020), equation 6.
 class FeedForward : public autograd::Module {
  public:
-  FeedForward(const Config& config, autograd::DType dtype, const TensorDivision& division);
+  FeedForward(const Config& config, autograd::DType dtype, const ModelRanks& ranks);
   autograd::Tensor forward(const autograd::Tensor& x) const;  // [B, T, d_model] -> the same shape
 
   autograd::Linear gate_proj, up_proj, down_proj;
 
  private:
-  const TensorDivision& division_;
+  const ModelRanks& ranks_;
 };
 
 //     x ──┬── norm ── attention ──(+)──┬── norm ── feed-forward ──(+)── y
@@ -69,7 +69,7 @@ class FeedForward : public autograd::Module {
 // Each norm comes before its part (pre-norm), so the residual path from x to y contains no norm.
 class Block : public autograd::Module {
  public:
-  Block(const Config& config, autograd::DType dtype, const TensorDivision& division);
+  Block(const Config& config, autograd::DType dtype, const ModelRanks& ranks);
 
   // Arguments and result as in Attention::forward.
   autograd::Tensor forward(const autograd::Tensor& x, const autograd::RopeTable& table,

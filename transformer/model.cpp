@@ -24,26 +24,25 @@ const Config& validated(const Config& config) {
   return config;
 }
 
-const TensorDivision not_divided;
+const ModelRanks not_divided;
 
 }  // namespace
 
 Model::Model(const Config& config, DType dtype, autograd::Device device, const ModelPart& part,
-             const TensorDivision* division)
+             const ModelRanks* ranks)
     : config_(validated(config)),
       dtype_(dtype),
       part_(part),
-      division_(division == nullptr ? not_divided : *division),
+      ranks_(ranks == nullptr ? not_divided : *ranks),
       rope_table_(autograd::rope_table(config.sequence, rope_frequencies(config),
                                        autograd::compute_dtype(dtype))) {
   validate(part_, config_);
-  require(division_.rank() == part_.tensor_rank && division_.size() == part_.tensor_ranks,
+  require(ranks_.rank() == part_.tensor_rank && ranks_.size() == part_.tensor_ranks,
           "a part of rank {} of {} cannot be divided as rank {} of {}", part_.tensor_rank,
-          part_.tensor_ranks, division_.rank(), division_.size());
-  require(division_.expert_rank() == part_.expert_rank &&
-              division_.expert_ranks() == part_.expert_ranks,
+          part_.tensor_ranks, ranks_.rank(), ranks_.size());
+  require(ranks_.expert_rank() == part_.expert_rank && ranks_.expert_ranks() == part_.expert_ranks,
           "a part with the experts of rank {} of {} cannot be divided as rank {} of {}",
-          part_.expert_rank, part_.expert_ranks, division_.expert_rank(), division_.expert_ranks());
+          part_.expert_rank, part_.expert_ranks, ranks_.expert_rank(), ranks_.expert_ranks());
   make_parameters();
   initialise();
   if (device == autograd::Device::cpu) return;
@@ -64,7 +63,7 @@ void Model::make_parameters() {
   }
   for (const std::int64_t layer : part_.layers_of(config_)) {
     Block& block =
-        *model_.layers.blocks.emplace_back(std::make_unique<Block>(config_, dtype_, division_));
+        *model_.layers.blocks.emplace_back(std::make_unique<Block>(config_, dtype_, ranks_));
     model_.layers.register_module(std::to_string(layer), block);
   }
   model_.register_module("layers", model_.layers);
@@ -144,7 +143,7 @@ Tensor Model::run_groups(Tensor x, std::size_t first, std::size_t end, std::int6
 }
 
 Tensor Model::hidden(const Tensor& tokens, std::vector<KvCache>* caches) const {
-  require(caches == nullptr || (part_.tensor_ranks == 1 && !division_.divides_context()),
+  require(caches == nullptr || (part_.tensor_ranks == 1 && !ranks_.divides_context()),
           "generation with a KV cache needs a model that is not divided among ranks");
   return model_.with_hooks([&] {
     const std::int64_t cached = caches == nullptr ? 0 : caches->front().length;
@@ -166,7 +165,7 @@ Tensor Model::embed_after(const Tensor& tokens, std::int64_t cached) const {
           autograd::to_string(tokens.shape()));
   require(part_.embedding, "this part of the model has no embedding");
   const autograd::Embedding& table = *model_.embed_tokens;
-  return table.with_hooks([&] { return division_.embedding(tokens, table.weight, vocabulary_); });
+  return table.with_hooks([&] { return ranks_.embedding(tokens, table.weight, vocabulary_); });
 }
 
 Tensor Model::run_layers(Tensor x, std::int64_t first, std::int64_t end) const {
@@ -211,7 +210,7 @@ Tensor Model::loss(const Tensor& tokens, const Tensor& targets) const {
 Tensor Model::head_loss(const Tensor& hidden, const Tensor& targets) const {
   require(part_.head, "this part of the model has no last norm and no head");
   return lm_head_->with_hooks(
-      [&] { return division_.cross_entropy(hidden, lm_head_->weight, targets, vocabulary_); });
+      [&] { return ranks_.cross_entropy(hidden, lm_head_->weight, targets, vocabulary_); });
 }
 
 }  // namespace ringside::transformer

@@ -18,8 +18,8 @@
 #include "transformer/config.hpp"
 #include "transformer/layers.hpp"
 #include "transformer/model_part.hpp"
+#include "transformer/model_ranks.hpp"
 #include "transformer/recompute_groups.hpp"
-#include "transformer/tensor_division.hpp"
 
 namespace ringside::transformer {
 
@@ -31,12 +31,12 @@ class Model : public autograd::Module {
   //
   // Tokens and targets are always CPU tensors, because they are checked there.
   //
-  // A rank that holds a part of the model passes it, and the division of its matrices, which must
-  // outlive the model and have the part's tensor ranks. First values do not depend on the part:
-  // element i of a whole parameter takes random number i.
+  // A rank that holds a part of the model passes it, and the ranks that share its matrices, which
+  // must outlive the model and have the part's tensor ranks. First values do not depend on the
+  // part: element i of a whole parameter takes random number i.
   explicit Model(const Config& config, autograd::DType dtype = autograd::DType::fp32,
                  autograd::Device device = autograd::Device::cpu, const ModelPart& part = {},
-                 const TensorDivision* division = nullptr);
+                 const ModelRanks* ranks = nullptr);
 
   // tokens int32 [B, T] with T <= config.sequence -> logits [B, T, vocabulary]. Only for a model
   // that is not divided; so are hidden() with caches and head().
@@ -63,7 +63,7 @@ class Model : public autograd::Module {
   autograd::Tensor head_loss(const autograd::Tensor& hidden, const autograd::Tensor& targets) const;
 
   // The pieces that hidden() is made of, for the stages of a pipeline. Each needs its layers in
-  // this part; otherwise it throws Error. Where the division divides the sequence, T is T / t.
+  // this part; otherwise it throws Error. Where the ranks divide the sequence, T is T / t.
   //
   //     hidden(tokens) = last_norm(run_layers(embed(tokens), 0, config().layers))
   //
@@ -118,7 +118,7 @@ class Model : public autograd::Module {
   Config config_;
   autograd::DType dtype_;
   ModelPart part_;
-  const TensorDivision& division_;
+  const ModelRanks& ranks_;
   autograd::VocabularyRange vocabulary_;  // the rows of the embedding and the head in this part
   RecomputeGroups recompute_;
   Trunk model_;

@@ -8,7 +8,7 @@
 
 #include "autograd/tensor/tensor.hpp"
 #include "collectives/process_group.hpp"
-#include "zero/shard_plan.hpp"
+#include "zero/shard_layout.hpp"
 
 namespace ringside::zero {
 

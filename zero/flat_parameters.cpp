@@ -21,8 +21,8 @@ FlatParameters::FlatParameters(const autograd::Module& module, std::vector<ddp::
   shards_ = parameter_shards(plan_, bucket_shards);
 }
 
-std::unique_ptr<PartitionedOptimizer> FlatParameters::make_optimizer(
-    std::vector<autograd::ParameterGroup> groups, PartitionedOptimizer::Make make) {
+std::unique_ptr<ShardedOptimizer> FlatParameters::make_optimizer(
+    std::vector<autograd::ParameterGroup> groups, ShardedOptimizer::Make make) {
   return std::make_unique<FlatShardOptimizer>(std::move(groups), group_, std::move(make), plan_,
                                               shards_, [this] { all_gather(); });
 }

@@ -18,14 +18,14 @@ class FlatParameters {
 
   // An optimizer whose step() updates this rank's shards and then all-gathers the parameters. This
   // object must outlive it.
-  std::unique_ptr<PartitionedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
-                                                       PartitionedOptimizer::Make make);
+  std::unique_ptr<ShardedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
+                                                   ShardedOptimizer::Make make);
 
   // Shows whole tensors on rank 0, one after the other. Every rank must call it.
   void visit_parameters(const SeeTensor& see) const;
   void visit_gradients(const HasGradient& has_gradient, const SeeTensor& see) const;
 
-  const ShardPlan& plan() const { return plan_; }
+  const ShardLayout& plan() const { return plan_; }
   const ParameterShards& shards() const { return shards_; }
 
  private:
@@ -33,7 +33,7 @@ class FlatParameters {
 
   std::vector<autograd::NamedTensor> named_;
   collectives::ProcessGroup& group_;
-  ShardPlan plan_;
+  ShardLayout plan_;
   std::vector<autograd::Tensor> flats_;  // [bucket]: parameters end to end, then padding
   ParameterShards shards_;
 };

@@ -9,9 +9,9 @@ using autograd::ParameterGroup;
 
 FlatShardOptimizer::FlatShardOptimizer(std::vector<ParameterGroup> groups,
                                        collectives::ProcessGroup& group, Make make,
-                                       const ShardPlan& plan, ParameterShards shards,
+                                       const ShardLayout& plan, ParameterShards shards,
                                        std::function<void()> after_step)
-    : PartitionedOptimizer(std::move(groups), group, std::move(make)),
+    : ShardedOptimizer(std::move(groups), group, std::move(make)),
       plan_(plan),
       shards_(std::move(shards)),
       after_step_(std::move(after_step)) {

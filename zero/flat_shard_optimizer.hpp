@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "zero/parameter_shards.hpp"
-#include "zero/partitioned_optimizer.hpp"
+#include "zero/sharded_optimizer.hpp"
 
 namespace ringside::zero {
 
-class FlatShardOptimizer final : public PartitionedOptimizer {
+class FlatShardOptimizer final : public ShardedOptimizer {
  public:
   // `plan` and `group` must outlive this object. step() calls `after_step` on every rank, after the
   // update of this rank's shards. Throws Error if a parameter is in no bucket of the plan.
   FlatShardOptimizer(std::vector<autograd::ParameterGroup> groups, collectives::ProcessGroup& group,
-                     Make make, const ShardPlan& plan, ParameterShards shards,
+                     Make make, const ShardLayout& plan, ParameterShards shards,
                      std::function<void()> after_step);
 
   void step() override;
@@ -26,7 +26,7 @@ class FlatShardOptimizer final : public PartitionedOptimizer {
   std::vector<autograd::NamedTensor> shards_of(const autograd::ParameterGroup& group) override;
   ParameterLocation location_of(const autograd::NamedTensor& parameter) const;
 
-  const ShardPlan& plan_;
+  const ShardLayout& plan_;
   ParameterShards shards_;
   std::function<void()> after_step_;
 };

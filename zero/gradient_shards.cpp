@@ -9,7 +9,7 @@ namespace ringside::zero {
 
 using autograd::Tensor;
 
-GradientShards::GradientShards(const ShardPlan& plan, collectives::ProcessGroup& group,
+GradientShards::GradientShards(const ShardLayout& plan, collectives::ProcessGroup& group,
                                ParameterShards shards)
     : BucketQueue(plan.buckets(), group),
       plan_(plan),

@@ -29,7 +29,7 @@ class GradientShards final : public ddp::BucketQueue {
   static constexpr std::size_t most_under_way = 2;
 
   // `plan` and `group` must outlive this object. finish() sets the gradients of `shards`.
-  GradientShards(const ShardPlan& plan, collectives::ProcessGroup& group, ParameterShards shards);
+  GradientShards(const ShardLayout& plan, collectives::ProcessGroup& group, ParameterShards shards);
 
   // Ends a backward that is not the last one of its step: the gradients of the next backward are
   // added to those in the shards. Buckets that still lack gradients are launched when that backward
@@ -62,7 +62,7 @@ class GradientShards final : public ddp::BucketQueue {
   bool has_any_gradient(std::size_t bucket) const;
   void finish_backward(bool is_last);
 
-  const ShardPlan& plan_;
+  const ShardLayout& plan_;
   ParameterShards parameter_shards_;
   // [bucket]: gradients end to end, then padding. Dropped while the bucket is not in use.
   std::vector<autograd::Tensor> flats_;

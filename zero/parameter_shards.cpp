@@ -5,7 +5,8 @@ namespace ringside::zero {
 using autograd::NamedTensor;
 using autograd::Tensor;
 
-ParameterShards parameter_shards(const ShardPlan& plan, const std::vector<Tensor>& bucket_shards) {
+ParameterShards parameter_shards(const ShardLayout& plan,
+                                 const std::vector<Tensor>& bucket_shards) {
   ParameterShards shards;
   for (std::size_t b = 0; b < bucket_shards.size(); ++b) {
     shards.emplace_back();
@@ -15,7 +16,7 @@ ParameterShards parameter_shards(const ShardPlan& plan, const std::vector<Tensor
   return shards;
 }
 
-Tensor move_into_flat_memory(const ShardPlan& plan, std::size_t b) {
+Tensor move_into_flat_memory(const ShardLayout& plan, std::size_t b) {
   const autograd::MemoryScope scope(autograd::MemoryKind::parameters);
   const ddp::Bucket& bucket = plan.buckets()[b];
   const Tensor flat = Tensor::zeros({plan.padded_elements(b)}, bucket.dtype, bucket.device);
@@ -27,7 +28,7 @@ Tensor move_into_flat_memory(const ShardPlan& plan, std::size_t b) {
   return flat;
 }
 
-void visit_parameters(const std::vector<NamedTensor>& named, const ShardPlan& plan,
+void visit_parameters(const std::vector<NamedTensor>& named, const ShardLayout& plan,
                       const ParameterShards& shards, collectives::ProcessGroup& group,
                       const SeeTensor& see) {
   for (const auto& [name, parameter] : named) {
@@ -40,7 +41,7 @@ void visit_parameters(const std::vector<NamedTensor>& named, const ShardPlan& pl
   }
 }
 
-void visit_gradients(const std::vector<NamedTensor>& named, const ShardPlan& plan,
+void visit_gradients(const std::vector<NamedTensor>& named, const ShardLayout& plan,
                      const ParameterShards& shards, const HasGradient& has_gradient,
                      collectives::ProcessGroup& group, const SeeTensor& see) {
   for (const auto& [name, parameter] : named) {

@@ -38,8 +38,8 @@ class Zero1 : public ddp::GradientBuckets {
 
   // An optimizer whose step() updates this rank's shards and then all-gathers the parameters. This
   // object must outlive it.
-  std::unique_ptr<PartitionedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
-                                                       PartitionedOptimizer::Make make) {
+  std::unique_ptr<ShardedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
+                                                   ShardedOptimizer::Make make) {
     return parameters_.make_optimizer(std::move(groups), std::move(make));
   }
 
@@ -55,7 +55,7 @@ class Zero1 : public ddp::GradientBuckets {
     parameters_.visit_gradients(has_gradient_, see);
   }
 
-  const ShardPlan& plan() const { return parameters_.plan(); }
+  const ShardLayout& plan() const { return parameters_.plan(); }
 
  private:
   void launch(std::size_t bucket, const std::string& label) override;

@@ -12,7 +12,7 @@ using autograd::ParameterGroup;
 
 Zero1Broadcast::Zero1Broadcast(std::vector<ParameterGroup> groups, collectives::ProcessGroup& group,
                                Make make)
-    : PartitionedOptimizer(std::move(groups), group, std::move(make)),
+    : ShardedOptimizer(std::move(groups), group, std::move(make)),
       owned_elements_(static_cast<std::size_t>(group.size())) {
   add_shards_of_all_groups();
 }

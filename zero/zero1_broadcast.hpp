@@ -20,13 +20,13 @@
 
 #include <vector>
 
-#include "zero/partitioned_optimizer.hpp"
+#include "zero/sharded_optimizer.hpp"
 
 namespace ringside::zero {
 
 // Wraps any optimizer of autograd/. Every rank must make it of the same groups, and make the same
 // calls.
-class Zero1Broadcast final : public PartitionedOptimizer {
+class Zero1Broadcast final : public ShardedOptimizer {
  public:
   // `group` must outlive this object.
   Zero1Broadcast(std::vector<autograd::ParameterGroup> groups, collectives::ProcessGroup& group,

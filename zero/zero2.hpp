@@ -36,8 +36,8 @@ class Zero2 {
 
   // An optimizer whose step() updates this rank's shards and then all-gathers the parameters. This
   // object must outlive it.
-  std::unique_ptr<PartitionedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
-                                                       PartitionedOptimizer::Make make) {
+  std::unique_ptr<ShardedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
+                                                   ShardedOptimizer::Make make) {
     return parameters_.make_optimizer(std::move(groups), std::move(make));
   }
 
@@ -58,7 +58,7 @@ class Zero2 {
   }
 
   const GradientShards& gradients() const { return gradients_; }
-  const ShardPlan& plan() const { return parameters_.plan(); }
+  const ShardLayout& plan() const { return parameters_.plan(); }
 
  private:
   FlatParameters parameters_;

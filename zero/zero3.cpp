@@ -89,7 +89,7 @@ Zero3::~Zero3() {
   }
 }
 
-void Zero3::add_flats(const std::vector<Unit>& units, const ShardPlan& plan) {
+void Zero3::add_flats(const std::vector<Unit>& units, const ShardLayout& plan) {
   const autograd::MemoryScope parameters(autograd::MemoryKind::parameters);
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const Tensor whole = move_into_flat_memory(plan, b);
@@ -213,8 +213,8 @@ void Zero3::finish() {
   reshard_all();
 }
 
-std::unique_ptr<PartitionedOptimizer> Zero3::make_optimizer(
-    std::vector<autograd::ParameterGroup> groups, PartitionedOptimizer::Make make) {
+std::unique_ptr<ShardedOptimizer> Zero3::make_optimizer(
+    std::vector<autograd::ParameterGroup> groups, ShardedOptimizer::Make make) {
   // After a forward without backward some units are still gathered, with the numbers from before
   // the step: step() frees them.
   return std::make_unique<FlatShardOptimizer>(std::move(groups), group_, std::move(make), plan_,

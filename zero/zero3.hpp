@@ -67,8 +67,8 @@ class Zero3 {
 
   // An optimizer whose step() updates this rank's shards. It does not communicate: the next forward
   // gathers. This object must outlive it.
-  std::unique_ptr<PartitionedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
-                                                       PartitionedOptimizer::Make make);
+  std::unique_ptr<ShardedOptimizer> make_optimizer(std::vector<autograd::ParameterGroup> groups,
+                                                   ShardedOptimizer::Make make);
 
   // As in Zero2.
   void finish();
@@ -85,7 +85,7 @@ class Zero3 {
   std::vector<std::string> in_memory() const;
   const GradientShards& gradients() const { return *gradients_; }
   // The trained parameters: one bucket for each unit and dtype, in the order of backward.
-  const ShardPlan& plan() const { return plan_; }
+  const ShardLayout& plan() const { return plan_; }
 
  private:
   // The trained, or the frozen, parameters of one dtype of one unit. (FSDP's FlatParameter.)
@@ -106,7 +106,7 @@ class Zero3 {
     int pre_hook = 0, hook = 0;
   };
 
-  void add_flats(const std::vector<Unit>& units, const ShardPlan& plan);
+  void add_flats(const std::vector<Unit>& units, const ShardLayout& plan);
   void find_uses(autograd::Module& module, const std::vector<autograd::NamedModule>& wrapped);
   FlatIndices flats_of(const std::vector<autograd::NamedTensor>& parameters) const;
 
@@ -127,7 +127,7 @@ class Zero3 {
 
   std::vector<autograd::NamedTensor> named_;
   collectives::ProcessGroup& group_;
-  ShardPlan plan_, frozen_;
+  ShardLayout plan_, frozen_;
   std::vector<Flat> flats_;  // those of plan_, then those of frozen_
   std::vector<Use> uses_;    // in the order of registration, which is that of forward
   ParameterShards shards_;

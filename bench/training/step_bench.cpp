@@ -14,7 +14,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "cli/pictures/median.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/execution/backend.hpp"
 #include "training/memory_check.hpp"
 #include "training/mesh/mesh_strategy.hpp"
@@ -149,7 +149,7 @@ StepBench::Entry StepBench::make(const StepContender& contender) const {
   const Plan& plan = contender.plan;
   auto strategy = strategy_of(plan, groups_[contender.group]);
   auto model = std::make_unique<transformer::Model>(plan.config, plan.dtype, plan.device,
-                                                    strategy->part(), strategy->tensor_division());
+                                                    strategy->part(), strategy->model_ranks());
   strategy->prepare(*model);
   auto optimizer = strategy->make_optimizer(
       {{.parameters = model->named_parameters(), .learning_rate = 1e-4, .weight_decay = 0.1}},

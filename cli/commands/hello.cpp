@@ -7,7 +7,7 @@
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {

@@ -6,7 +6,7 @@
 
 #include "cli/launcher/exit.hpp"
 #include "cli/options/options.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "collectives/transport/link.hpp"
 

@@ -173,7 +173,7 @@ const Algorithm& algorithm_of_file(std::string_view file) {
   const auto found = of_files.find(file);
   require(found != of_files.end(),
           "the algorithm {} is not loaded: the program must call collectives::load_algorithms() "
-          "(collectives/exchange/algorithm_file.hpp) before it makes a group",
+          "(collectives/algorithm_files/algorithm_file.hpp) before it makes a group",
           file);
   return *found->second;
 }

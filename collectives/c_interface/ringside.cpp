@@ -16,10 +16,10 @@
 
 #include "base/environment.hpp"
 #include "base/fork.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/execution/traffic.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/messages.hpp"

@@ -84,7 +84,7 @@ class KernelLauncher {
   const CudaStream stream_{"making a stream"}, stop_stream_{"making a stream"};
   one_sided::HostWords* words_ = nullptr;  // [rank of this launch], pinned
   one_sided::Number one_shots_ = 0;
-  std::array<one_sided::PullPlan, one_sided::most_ranks> plans_;
+  std::array<one_sided::PullSchedule, one_sided::most_ranks> plans_;
 };
 
 }  // namespace ringside::collectives::cuda

@@ -39,7 +39,8 @@ struct Task {
   // Only for one_shot.
   one_sided::PacketBox* boxes[one_sided::most_ranks] = {};
   one_sided::Number number = 0;
-  one_sided::PullPlan plans[one_sided::most_ranks];  // only for the ring; of this launch's ranks
+  one_sided::PullSchedule
+      plans[one_sided::most_ranks];  // only for the ring; of this launch's ranks
 };
 
 // How many blocks of any of these kernels the current device runs at once: at least 1, otherwise a

@@ -125,7 +125,7 @@ struct Pull {
 };
 
 inline constexpr int most_steps = 2 * (most_ranks - 1);
-struct PullPlan {
+struct PullSchedule {
   int steps = 0;
   Pull pulls[most_steps] = {};
 };
@@ -144,7 +144,7 @@ struct PullPlan {
 // ring over any transport.
 template <class Memory, Element T, class Team>
 constexpr bool pull_all_reduce(const Team& team, const BlockContext& context,
-                               const Buffers<T>& buffers, Range range, const PullPlan& plan,
+                               const Buffers<T>& buffers, Range range, const PullSchedule& plan,
                                float scale_of_sum) {
   const Number first = first_number(context);
   const bool packs = all_on_16_bytes(buffers.input, context.size) &&

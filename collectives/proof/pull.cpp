@@ -8,7 +8,7 @@ namespace ringside::collectives {
 namespace {
 
 using one_sided::Pull;
-using one_sided::PullPlan;
+using one_sided::PullSchedule;
 using Counts = std::vector<int>;
 
 const Receive& receive_of(const std::vector<Schedule>& schedules, int rank, int step) {
@@ -84,13 +84,13 @@ void check_order(const std::vector<Schedule>& schedules) {
 
 }  // namespace
 
-PullPlan pull_plan(const std::vector<Schedule>& schedules, int rank) {
+PullSchedule pull_plan(const std::vector<Schedule>& schedules, int rank) {
   check_shape(schedules);
   check_order(schedules);
   const int ranks = static_cast<int>(schedules.size()), chunks = schedules[0].chunks;
   std::vector<Counts> parts(ranks, Counts(chunks, 1));  // [rank][chunk] how many ranks' are in it
   std::vector<Counts> received(ranks, Counts(chunks, 0));
-  PullPlan plan;
+  PullSchedule plan;
   plan.steps = static_cast<int>(schedules[0].steps.size());
   for (int s = 0; s < plan.steps; ++s) {
     const auto parts_before = parts, received_before = received;

@@ -20,6 +20,6 @@ namespace ringside::collectives {
 // The plan of rank `rank`, from all ranks' schedules of an all_reduce. Throws Error if a chunk
 // could be written before it is read, if a rank does not receive exactly one chunk in each step, or
 // if there are more ranks or steps than a plan has room for.
-one_sided::PullPlan pull_plan(const std::vector<Schedule>& schedules, int rank);
+one_sided::PullSchedule pull_plan(const std::vector<Schedule>& schedules, int rank);
 
 }  // namespace ringside::collectives

@@ -5,9 +5,9 @@
 namespace ringside::exercises {
 namespace {
 
-std::unique_ptr<zero::PartitionedOptimizer> make(std::vector<autograd::ParameterGroup> groups,
-                                                 collectives::ProcessGroup& group,
-                                                 zero::PartitionedOptimizer::Make of_shards) {
+std::unique_ptr<zero::ShardedOptimizer> make(std::vector<autograd::ParameterGroup> groups,
+                                             collectives::ProcessGroup& group,
+                                             zero::ShardedOptimizer::Make of_shards) {
   return std::make_unique<student::zero::Zero1Broadcast>(std::move(groups), group,
                                                          std::move(of_shards));
 }

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "exercises/judge/student.hpp"
-#include "zero/partitioned_optimizer.hpp"
+#include "zero/sharded_optimizer.hpp"
 
 namespace ringside::exercises {
 
-inline Student<std::unique_ptr<zero::PartitionedOptimizer>(std::vector<autograd::ParameterGroup>,
-                                                           collectives::ProcessGroup&,
-                                                           zero::PartitionedOptimizer::Make)>
+inline Student<std::unique_ptr<zero::ShardedOptimizer>(std::vector<autograd::ParameterGroup>,
+                                                       collectives::ProcessGroup&,
+                                                       zero::ShardedOptimizer::Make)>
     student_optimizer;
 
 }  // namespace ringside::exercises

@@ -50,7 +50,7 @@ Json collect_memory(World& world) {
 }
 
 // The ranks to which ranges() gives each parameter of the first group: [parameter][...].
-Json owners_of(const zero::PartitionedOptimizer& optimizer) {
+Json owners_of(const zero::ShardedOptimizer& optimizer) {
   Json owners = Json::array();
   for (std::size_t i = 0; i < optimizer.groups()[0].parameters.size(); ++i) {
     std::vector<int> who;

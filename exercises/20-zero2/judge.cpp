@@ -7,7 +7,7 @@
 #include "exercises/judge/autograd/tensors.hpp"
 #include "exercises/judge/ddp/order_of_calls.hpp"
 #include "exercises/judge/zero/deep_net.hpp"
-#include "zero/shard_plan.hpp"
+#include "zero/shard_layout.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -40,12 +40,12 @@ Json collect_step(World& world) {
   return step_of_deep_net(world, student_stage2);
 }
 
-zero::ShardPlan plan_of(const Run& run) {
+zero::ShardLayout plan_of(const Run& run) {
   return {ddp::plan_buckets(DeepNet(run.seed), DeepNet::bucket_mb), 0, run.world};
 }
 
 Verdict judge_memory(const Run& run) {
-  const zero::ShardPlan plan = plan_of(run);
+  const zero::ShardLayout plan = plan_of(run);
   const std::int64_t bucket = plan.padded_elements(0) * 8, shards = plan.padded_bytes() / run.world;
   const auto parts = [&](std::int64_t bytes) {
     return static_cast<double>(bytes) / static_cast<double>(bucket * DeepNet::depth);
@@ -84,7 +84,7 @@ Verdict judge_open(const Run& run) {
 }
 
 Verdict judge_bytes(const Run& run) {
-  const zero::ShardPlan plan = plan_of(run);
+  const zero::ShardLayout plan = plan_of(run);
   const std::vector<std::string> expected(plan.buckets().size(), "reduce_scatter");
   const std::int64_t bytes = plan.padded_bytes() / run.world * (run.world - 1);
   return first_fault(run, [&](int, const Json& seen) -> std::string {

@@ -9,9 +9,8 @@ struct Adapter final : FullySharded {
   Adapter(autograd::Module& module, collectives::ProcessGroup& group)
       : method(module, group, {}, fp32_shards) {}
   void finish() override { method.finish(); }
-  std::unique_ptr<zero::PartitionedOptimizer> make_optimizer(
-      std::vector<autograd::ParameterGroup> groups,
-      zero::PartitionedOptimizer::Make make) override {
+  std::unique_ptr<zero::ShardedOptimizer> make_optimizer(
+      std::vector<autograd::ParameterGroup> groups, zero::ShardedOptimizer::Make make) override {
     return method.make_optimizer(std::move(groups), std::move(make));
   }
   std::vector<std::string> in_memory() const override { return method.in_memory(); }

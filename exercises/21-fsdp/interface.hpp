@@ -11,8 +11,8 @@ class FullySharded {
  public:
   virtual ~FullySharded() = default;
   virtual void finish() = 0;
-  virtual std::unique_ptr<zero::PartitionedOptimizer> make_optimizer(
-      std::vector<autograd::ParameterGroup> groups, zero::PartitionedOptimizer::Make make) = 0;
+  virtual std::unique_ptr<zero::ShardedOptimizer> make_optimizer(
+      std::vector<autograd::ParameterGroup> groups, zero::ShardedOptimizer::Make make) = 0;
   virtual std::vector<std::string> in_memory() const = 0;
   virtual void visit_parameters(const zero::SeeTensor& see) const = 0;
   virtual void visit_gradients(const zero::SeeTensor& see) const = 0;

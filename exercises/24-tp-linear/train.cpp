@@ -1,7 +1,7 @@
 // `./exercise train 24`: the student's f and row_linear in the transformer's blocks.
 #include "differentiable.cpp"
 #include "linear.cpp"
-#include "training/mesh/group_division.hpp"
+#include "training/mesh/mesh_model_ranks.hpp"
 
 using namespace ringside;
 

@@ -108,7 +108,7 @@ def export(args):
         copy(ROOT / path, hidden / path)
     copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", hidden / "lib/libringside_emulated.so")
     if any(kits.trains(kit, each) for each in chosen):
-        for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/group_division"):
+        for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/mesh_model_ranks"):
             name = f"training/{name}.hpp"
             copy(ROOT / name, hidden / "include" / name)
     if any(kits.runs_on_gpu(each) for each in chosen):  # what nvcc needs besides the headers

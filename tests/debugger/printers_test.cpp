@@ -210,7 +210,7 @@ TEST_CASE("gdb prints the buckets of DDP, and its calls under way") {
 
 TEST_CASE("gdb prints the shards of FSDP, and a unit before it is gathered") {
   if (!can_debug()) return;
-  const std::string plan = gdb("fsdp", looks_at({"zero::ShardPlan"}, 1));
+  const std::string plan = gdb("fsdp", looks_at({"zero::ShardLayout"}, 1));
   CHECK(std::regex_search(
       plan, std::regex("= 2 buckets over 2 ranks, of rank [01] = \\{bucket 0 = 105 elements, "
                        "shards of 64, 23 of padding: fc2.bias, fc2.weight, bucket 1 = 220 "

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/process_group.hpp"
 
 int main(int, char** arguments) {

@@ -32,7 +32,7 @@ Config grouped(bool tied) {
 }
 
 // A division that communicates nothing: enough to make and to load a part.
-class Alone final : public TensorDivision {
+class Alone final : public ModelRanks {
  public:
   Alone(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }

@@ -18,8 +18,8 @@ template <class Strategy>
 struct WithOwners : Replicated<Strategy> {
   WithOwners(Module& its_net, ProcessGroup& its_group)
       : Replicated<Strategy>(its_net, its_group), owners(its_group) {}
-  std::unique_ptr<zero::PartitionedOptimizer> make_optimizer(std::vector<ParameterGroup> groups,
-                                                             const MakeOptimizer& make) {
+  std::unique_ptr<zero::ShardedOptimizer> make_optimizer(std::vector<ParameterGroup> groups,
+                                                         const MakeOptimizer& make) {
     return std::make_unique<zero::Zero1Broadcast>(std::move(groups), owners, make);
   }
   ProcessGroup& owners;

@@ -127,7 +127,7 @@ TEST_CASE(
         if (group.rank() == 0) must_be_equal<float>(seen, expected, 0);
         masters->step(), shards->step();
       }
-      const auto state = [](const zero::PartitionedOptimizer& optimizer, const char* ending) {
+      const auto state = [](const zero::ShardedOptimizer& optimizer, const char* ending) {
         return shown([&](const auto& see) { optimizer.visit_state(see); }, ending);
       };
       const Tensors expected = state(*masters, ".master"), moments = state(*masters, ".exp_avg"),

@@ -10,7 +10,7 @@
 #include "collectives/execution/traffic.hpp"
 #include "ddp/replicate.hpp"
 #include "ddp/tensor_collectives.hpp"
-#include "training/mesh/group_division.hpp"
+#include "training/mesh/mesh_model_ranks.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::training {
@@ -51,7 +51,7 @@ MeshStrategy::MeshStrategy(ProcessGroup& world, const MeshPlan& plan,
       table_(config),
       parts_(parts_of_model(plan, config, world.rank())),
       part_(part_of_rank(plan, config, world.rank())),
-      division_(std::make_unique<GroupDivision>(
+      model_ranks_(std::make_unique<MeshModelRanks>(
           mesh_.group(Axis::tp), plan.sequence_parallel, mesh_.group(Axis::cp), plan.context,
           mesh_.group(Axis::ep), find_tensor_functions(plan.tensor_library))),
       inner_(make_strategy(inner, inner_group_, bucket_mb, vocabulary_matrices(plan))) {
@@ -108,7 +108,8 @@ std::unique_ptr<Optimizer> MeshStrategy::make_optimizer(
     const ParameterEntry& entry = table_.entry(name);
     all.push_back(tensor);
     (entry.is_expert() ? experts_ : shared).push_back(tensor);
-    const bool is_part = division_->divides_sequence() || (entry.of_heads && division_->size() > 1);
+    const bool is_part =
+        model_ranks_->divides_sequence() || (entry.of_heads && model_ranks_->size() > 1);
     if (entry.is_norm() && is_part) norms.parameters.push_back(tensor);
     if (entry.shares_heads(part_.tensor_ranks)) shared_heads.push_back(tensor);
     if (entry.tied) tied.push_back(tensor);

@@ -32,8 +32,8 @@
 #include "training/mesh/pipeline_run.hpp"
 #include "training/mesh/whole_tensors.hpp"
 #include "training/strategies/parallel_strategy.hpp"
+#include "transformer/model_ranks.hpp"
 #include "transformer/parameter_table.hpp"
-#include "transformer/tensor_division.hpp"
 
 namespace ringside::training {
 
@@ -51,7 +51,7 @@ class MeshStrategy final : public ParallelStrategy {
   std::vector<transformer::TokenRange> tokens_of(std::int64_t length) const override;
   bool writes() const override { return mesh_.world().rank() == 0; }
   transformer::ModelPart part() const override { return part_; }
-  const transformer::TensorDivision* tensor_division() const override { return division_.get(); }
+  const transformer::ModelRanks* model_ranks() const override { return model_ranks_.get(); }
 
   void prepare(autograd::Module& model) override;
   std::shared_ptr<void> no_sync() override { return inner_->no_sync(); }
@@ -115,7 +115,7 @@ class MeshStrategy final : public ParallelStrategy {
   transformer::ParameterTable table_;
   std::vector<transformer::ModelPart> parts_;  // [rank of mesh_.model_group()]
   transformer::ModelPart part_;                // of this rank
-  std::unique_ptr<transformer::TensorDivision> division_;
+  std::unique_ptr<transformer::ModelRanks> model_ranks_;
   std::unique_ptr<ParallelStrategy> inner_;
   std::unique_ptr<PipelineRun> pipeline_;
   // The ranks that hold copies of this rank's key and value heads, and of its rows of a tied

@@ -26,7 +26,7 @@
 #include "collectives/work.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "training/strategies/parallel_strategy.hpp"
-#include "zero/partitioned_optimizer.hpp"
+#include "zero/sharded_optimizer.hpp"
 
 namespace ringside::training {
 
@@ -97,22 +97,22 @@ class ShardedStrategy : public GroupStrategy<Method> {
   using SeeTensor = ParallelStrategy::SeeTensor;
 
   double gradient_norm(const autograd::Optimizer& optimizer) override {
-    return std::sqrt(partitioned(optimizer).grad_norm_squared());
+    return std::sqrt(sharded(optimizer).grad_norm_squared());
   }
   ParallelStrategy::LocalParameters local_parameters(
       const autograd::Optimizer& optimizer) const override {
-    return {partitioned(optimizer).shards(), true};
+    return {sharded(optimizer).shards(), true};
   }
   void visit_state(const autograd::Optimizer& optimizer, const SeeTensor& see) const override {
-    partitioned(optimizer).visit_state(see);
+    sharded(optimizer).visit_state(see);
   }
   void fill_state(autograd::Optimizer& optimizer, const SeeTensor& fill) const override {
-    dynamic_cast<zero::PartitionedOptimizer&>(optimizer).fill_state(fill);
+    dynamic_cast<zero::ShardedOptimizer&>(optimizer).fill_state(fill);
   }
 
  private:
-  static const zero::PartitionedOptimizer& partitioned(const autograd::Optimizer& optimizer) {
-    return dynamic_cast<const zero::PartitionedOptimizer&>(optimizer);
+  static const zero::ShardedOptimizer& sharded(const autograd::Optimizer& optimizer) {
+    return dynamic_cast<const zero::ShardedOptimizer&>(optimizer);
   }
 };
 

@@ -27,7 +27,7 @@
 
 namespace ringside::transformer {
 class Model;
-class TensorDivision;
+class ModelRanks;
 struct Batch;
 struct TokenRange;
 }  // namespace ringside::transformer
@@ -56,7 +56,7 @@ class ParallelStrategy {
 
   // What the model of this rank is made with: by default all of it, undivided.
   virtual transformer::ModelPart part() const { return {}; }
-  virtual const transformer::TensorDivision* tensor_division() const { return nullptr; }
+  virtual const transformer::ModelRanks* model_ranks() const { return nullptr; }
 
   // Called once, before the first step. Afterwards every rank has the parameters (also frozen ones)
   // and buffers of rank 0. `model` must outlive the strategy.

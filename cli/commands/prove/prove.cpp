@@ -16,8 +16,8 @@
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "cli/pictures/table.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
 #include "collectives/selection/cost_model.hpp"
 
 namespace ringside::cli {

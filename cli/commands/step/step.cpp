@@ -18,9 +18,9 @@
 #include "cli/pictures/schedule/step_table.hpp"
 #include "cli/pictures/terminal.hpp"
 #include "cli/pictures/text_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
+#include "collectives/algorithm_files/schedule_json.hpp"
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
-#include "collectives/exchange/schedule_json.hpp"
 #include "collectives/proof/lockstep.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 

@@ -20,7 +20,7 @@
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/options/training_options.hpp"
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/process_group.hpp"
 #include "training/elastic/elastic_run.hpp"
 #include "training/elastic/membership.hpp"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "collectives/algorithm_files/schedule_json.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/call.hpp"
-#include "collectives/exchange/schedule_json.hpp"
 #include "exercises/judge/judge.hpp"
 
 namespace ringside::collectives {

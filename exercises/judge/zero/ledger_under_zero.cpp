@@ -35,7 +35,7 @@ struct Net final : Module {
 struct Everywhere : ddp::Bucketed {
   using Bucketed::Bucketed;
   static std::unique_ptr<Optimizer> make_optimizer(std::vector<ParameterGroup> groups,
-                                                   const zero::PartitionedOptimizer::Make& make) {
+                                                   const zero::ShardedOptimizer::Make& make) {
     return make(std::move(groups));
   }
 };

@@ -159,7 +159,7 @@ struct BlockData {
   one_sided::Buffers<T> buffers;
 };
 
-inline one_sided::PullPlan ring_plan(int ranks, int rank) {
+inline one_sided::PullSchedule ring_plan(int ranks, int rank) {
   std::vector<collectives::Schedule> schedules;
   for (int r = 0; r < ranks; ++r) schedules.push_back(collectives::ring_all_reduce(ranks, r));
   return collectives::pull_plan(schedules, rank);

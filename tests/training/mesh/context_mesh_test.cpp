@@ -111,7 +111,7 @@ TEST_CASE("activations fall as 1/c, and are those of the check") {
     std::vector<double> peaks(static_cast<std::size_t>(each.plan().shape.ranks()));
     on_mesh(each, config, [&](auto given, auto& world) {
       Model model(config, problem.dtype, autograd::Device::cpu, given->part(),
-                  given->tensor_division());
+                  given->model_ranks());
       const auto strategy = std::move(given);
       Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
       trainer.step();

@@ -127,7 +127,7 @@ TEST_CASE("a rank holds its experts and their activations, as the check says") {
     double most = 0;
     on_mesh(each, config, [&](auto given, auto&) {
       Model model(config, problem.dtype, autograd::Device::cpu, given->part(),
-                  given->tensor_division());
+                  given->model_ranks());
       std::int64_t parameters = 0;
       for (const NamedTensor& held : model.named_parameters()) parameters += held.tensor.elements();
       CHECK(4 * parameters == static_cast<std::int64_t>(predicted.parameters));

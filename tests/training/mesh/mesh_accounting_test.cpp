@@ -19,7 +19,7 @@
 #include "collectives/execution/traffic.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "tests/training/mesh/mesh_run.hpp"
-#include "zero/shard_plan.hpp"
+#include "zero/shard_layout.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;
@@ -47,7 +47,7 @@ Measured bytes_of_step(const Problem& problem, const MeshCase& mesh) {
       mesh, problem.config(),
       [&](auto given, auto&) {
         Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
-                    given->tensor_division());
+                    given->model_ranks());
         const auto strategy = std::move(given);  // destroyed before the model
         Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.step();
@@ -121,7 +121,7 @@ TEST_CASE("bytes along dp are those of this rank's part of the gradients, and on
       // Twice (p-1)/p of the bytes of each part; the loss is one number of 8 bytes.
       std::uint64_t expected = static_cast<std::uint64_t>(t) * 2 * (p - 1) * 8;
       for (int rank = 0; rank < t; ++rank) {
-        const class Alone final : public transformer::TensorDivision {
+        const class Alone final : public transformer::ModelRanks {
          public:
           Alone(int rank, int size) : rank_(rank), size_(size) {}
           int rank() const override { return rank_; }
@@ -139,7 +139,7 @@ TEST_CASE("bytes along dp are those of this rank's part of the gradients, and on
                    : std::vector<std::string>{transformer::embedding_name, transformer::head_name}};
         std::int64_t bytes = 0;
         if (inner == "zero1")
-          bytes = zero::ShardPlan(ddp::plan_buckets(model, 0.02, alone), 0, p).padded_bytes();
+          bytes = zero::ShardLayout(ddp::plan_buckets(model, 0.02, alone), 0, p).padded_bytes();
         else
           for (const auto& [name, tensor] : model.named_parameters())
             bytes += tensor.elements() * 8;
@@ -174,7 +174,7 @@ TEST_CASE("bytes along fsdp are those of the whole model, along dp those of a sh
       CAPTURE(inner);
       const Measured sent = bytes_of_step(problem, {mesh, inner});
       const std::uint64_t padded = static_cast<std::uint64_t>(
-          zero::ShardPlan(ddp::plan_buckets(model, bucket_mb), 0, static_cast<int>(shards))
+          zero::ShardLayout(ddp::plan_buckets(model, bucket_mb), 0, static_cast<int>(shards))
               .padded_bytes());
       // All ranks of a shard group together: (n-1)/n for each of them; the loss; and the squares of
       // each parameter's gradient, unless they are added up over the world.
@@ -208,7 +208,7 @@ TEST_CASE("parameters, gradients and state of a rank are the table's bytes") {
           return autograd::memory_use(kind).current;
         };
         Model model(config, problem.dtype, autograd::Device::cpu, given->part(),
-                    given->tensor_division());
+                    given->model_ranks());
         const auto strategy = std::move(given);  // destroyed before the model
         Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.run();
@@ -277,7 +277,7 @@ TEST_CASE("the memory that a run checks for is what the ledger of each rank has 
       std::vector<double> peaks(ledger.size());  // of all kinds together
       on_mesh(each, config, [&](auto given, auto& world) {
         Model model(config, problem.dtype, autograd::Device::cpu, given->part(),
-                    given->tensor_division());
+                    given->model_ranks());
         const auto strategy = std::move(given);  // destroyed before the model
         Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.step();

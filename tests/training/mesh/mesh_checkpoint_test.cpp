@@ -31,7 +31,7 @@ void run(const Problem& problem, std::unique_ptr<ParallelStrategy> given,
          const std::filesystem::path& from, std::int64_t until, const std::filesystem::path& to) {
   autograd::set_threads(1);
   Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
-              given->tensor_division());
+              given->model_ranks());
   const std::unique_ptr<ParallelStrategy> strategy = std::move(given);  // destroyed before it
   if (!from.empty()) transformer::load_parameters(from, model);
   Trainer trainer(model, mesh_corpus(), *strategy, problem.options());

@@ -111,7 +111,7 @@ std::vector<Seen> run(const Case& each) {
       each.mesh, each.config(),
       [&](auto given, auto& world) {
         Model model(each.config(), DType::fp32, autograd::Device::cpu, given->part(),
-                    given->tensor_division());
+                    given->model_ranks());
         const auto strategy = std::move(given);  // destroyed before the model
         Trainer trainer(model, mesh_corpus(), *strategy, options_of(each));
         trainer.step();

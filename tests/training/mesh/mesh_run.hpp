@@ -155,7 +155,7 @@ inline void train_into(History& history, const Problem& problem,
                        const std::function<void(const Trainer&)>& after = {}) {
   autograd::set_threads(1);
   Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
-              given->tensor_division());
+              given->model_ranks());
   const std::unique_ptr<ParallelStrategy> owned = std::move(given);
   ParallelStrategy& strategy = *owned;
   training::Observer observer;

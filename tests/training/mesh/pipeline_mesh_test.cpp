@@ -114,7 +114,7 @@ TEST_CASE("pipeline: bytes of each rank, and the activations that a stage keeps,
                                           autograd::size_of(dtype);
       on_mesh(mesh, problem.config(), [&](auto given, auto&) {
         Model model(problem.config(), dtype, autograd::Device::cpu, given->part(),
-                    given->tensor_division());
+                    given->model_ranks());
         const auto strategy = std::move(given);  // destroyed before the model
         Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
         trainer.run();
@@ -146,7 +146,7 @@ TEST_CASE("pipeline: after each step the memory is that of the first") {
     on_mesh({"pp=2", "bucketed", false, schedule, 4}, problem.config(),
             [&](auto given, auto& world) {
               Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
-                          given->tensor_division());
+                          given->model_ranks());
               const auto strategy = std::move(given);  // destroyed before the model
               Trainer trainer(model, mesh_corpus(), *strategy, problem.options());
               const auto in_use = [&] {
@@ -169,7 +169,7 @@ TEST_CASE("pipeline: a rank that fails in a stage ends all ranks with a sentence
     on_mesh(
         {"pp=2,tp=2", "single", false, "1f1b", 2}, problem.config(), [&](auto given, auto& world) {
           Model model(problem.config(), problem.dtype, autograd::Device::cpu, given->part(),
-                      given->tensor_division());
+                      given->model_ranks());
           const auto strategy = std::move(given);  // destroyed before the model
           for (const auto& [name, module] : model.named_modules())
             if (world.rank() == 3 && name == "model.layers.3")

@@ -2,7 +2,7 @@
 // all-reduce, and whose schedule forgets a backward.
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "parallel/pipeline/generators/gpipe.hpp"
-#include "training/mesh/group_division.hpp"
+#include "training/mesh/mesh_model_ranks.hpp"
 
 using namespace ringside;
 

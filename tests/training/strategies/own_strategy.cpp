@@ -4,7 +4,7 @@
 #include "ddp/tensor_collectives.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "parallel/pipeline/generators/one_f_one_b.hpp"
-#include "training/mesh/group_division.hpp"
+#include "training/mesh/mesh_model_ranks.hpp"
 #include "training/strategies/group_strategy.hpp"
 
 namespace {

@@ -169,7 +169,7 @@ def entry_text(entry):
     return f"{values.string(entry['parameter']['name'])} from element {int(entry['begin'])}"
 
 
-class ShardPlanPrinter(Printer):
+class ShardLayoutPrinter(Printer):
     def to_string(self):
         buckets = len(values.vector(self.value["buckets_"]))
         return f"{values.counted(buckets, 'bucket')} over {int(self.value['ranks_'])} ranks, " \
@@ -180,7 +180,7 @@ class ShardPlanPrinter(Printer):
         for b, bucket in enumerate(values.vector(self.value["buckets_"])):
             elements, line = int(bucket["elements"]), 64 // {"bf16": 2, "fp64": 8}.get(
                 values.name(bucket["dtype"]), 4)
-            shard = -(-(-(-elements // ranks)) // line) * line  # as ShardPlan::shard_elements()
+            shard = -(-(-(-elements // ranks)) // line) * line  # as ShardLayout::shard_elements()
             names = ", ".join(values.string(entry["parameter"]["name"])
                               for entry in values.vector(bucket["entries"]))
             yield f"bucket {b}", f"{elements} elements, shards of {shard}, " \
@@ -207,7 +207,7 @@ PRINTERS = {
     "autograd::Tensor": TensorPrinter,
     "ddp::Bucket": BucketPrinter,
     "ddp::BucketEntry": words(entry_text),
-    "zero::ShardPlan": ShardPlanPrinter,
+    "zero::ShardLayout": ShardLayoutPrinter,
     "zero::ShardRange": words(shard_range_text),
 }
 

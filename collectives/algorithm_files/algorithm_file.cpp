@@ -1,4 +1,4 @@
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
-#include "collectives/exchange/schedule_json.hpp"
+#include "collectives/algorithm_files/schedule_json.hpp"
 #include "collectives/proof/verify_algorithm.hpp"
 
 namespace ringside::collectives {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 
 namespace ringside::tests {

@@ -1,4 +1,4 @@
-#include "collectives/exchange/schedule_json.hpp"
+#include "collectives/algorithm_files/schedule_json.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -28,11 +28,11 @@ struct ParameterLocation {
   std::size_t bucket = 0, entry = 0;
 };
 
-class ShardPlan {
+class ShardLayout {
  public:
   // With `fp32_shards` the shards of a bf16 bucket are fp32: what a small step adds is not rounded
   // away.
-  ShardPlan(std::vector<ddp::Bucket> buckets, int rank, int ranks, bool fp32_shards = false);
+  ShardLayout(std::vector<ddp::Bucket> buckets, int rank, int ranks, bool fp32_shards = false);
 
   const std::vector<ddp::Bucket>& buckets() const { return buckets_; }
   int ranks() const { return ranks_; }

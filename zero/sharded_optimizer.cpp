@@ -1,4 +1,4 @@
-#include "zero/partitioned_optimizer.hpp"
+#include "zero/sharded_optimizer.hpp"
 
 #include <algorithm>
 #include <span>
@@ -35,20 +35,20 @@ std::vector<ShardRange> first_keeper_of(const std::vector<ShardRange>& ranges) {
 
 }  // namespace
 
-PartitionedOptimizer::PartitionedOptimizer(std::vector<ParameterGroup> groups,
-                                           collectives::ProcessGroup& group, Make make)
+ShardedOptimizer::ShardedOptimizer(std::vector<ParameterGroup> groups,
+                                   collectives::ProcessGroup& group, Make make)
     : Optimizer(std::move(groups), {}, false), group_(group), make_(std::move(make)) {}
 
-void PartitionedOptimizer::add_shards_of_all_groups() {
+void ShardedOptimizer::add_shards_of_all_groups() {
   for (std::size_t g = 0; g < groups().size(); ++g) add_shards(g);
 }
 
-void PartitionedOptimizer::add_group(ParameterGroup group) {
+void ShardedOptimizer::add_group(ParameterGroup group) {
   Optimizer::add_group(std::move(group));
   add_shards(groups().size() - 1);
 }
 
-void PartitionedOptimizer::add_shards(std::size_t g) {
+void ShardedOptimizer::add_shards(std::size_t g) {
   ParameterGroup mine = groups()[g];
   mine.parameters = shards_of(groups()[g]);
   if (local_) return local_->add_group(std::move(mine));
@@ -59,7 +59,7 @@ void PartitionedOptimizer::add_shards(std::size_t g) {
   local_ = make_(std::move(local_groups));
 }
 
-void PartitionedOptimizer::step_shards() {
+void ShardedOptimizer::step_shards() {
   if (local_) {
     for (std::size_t g = 0; g < groups().size(); ++g) {
       local_->groups()[g].learning_rate = groups()[g].learning_rate;
@@ -71,11 +71,11 @@ void PartitionedOptimizer::step_shards() {
   set_gradient_scale(1);
 }
 
-std::vector<NamedTensor> PartitionedOptimizer::state() const {
+std::vector<NamedTensor> ShardedOptimizer::state() const {
   return local_ ? local_->state() : std::vector<NamedTensor>{};
 }
 
-std::vector<NamedTensor> PartitionedOptimizer::shards() const {
+std::vector<NamedTensor> ShardedOptimizer::shards() const {
   std::vector<NamedTensor> all;
   if (local_)
     for (const ParameterGroup& group : local_->groups())
@@ -83,7 +83,7 @@ std::vector<NamedTensor> PartitionedOptimizer::shards() const {
   return all;
 }
 
-double PartitionedOptimizer::grad_norm_squared() const {
+double ShardedOptimizer::grad_norm_squared() const {
   std::vector<Tensor> mine;
   for (const NamedTensor& shard : shards()) mine.push_back(shard.tensor);
   double squares = autograd::grad_norm_squared(mine);
@@ -92,14 +92,14 @@ double PartitionedOptimizer::grad_norm_squared() const {
 }
 
 // A rank without shards asks an optimizer of one element.
-std::vector<StateEntry> PartitionedOptimizer::state_layout(autograd::DType parameter) const {
+std::vector<StateEntry> ShardedOptimizer::state_layout(autograd::DType parameter) const {
   if (local_) return local_->state_layout(parameter);
   ParameterGroup group;
   group.parameters.push_back({"", Tensor::zeros({1}, parameter)});
   return make_({group})->state_layout(parameter);
 }
 
-void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
+void ShardedOptimizer::visit_state(const SeeTensor& see) const {
   const std::vector<NamedTensor> local = state();
   for (std::size_t g = 0; g < groups().size(); ++g) {
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {
@@ -115,7 +115,7 @@ void PartitionedOptimizer::visit_state(const SeeTensor& see) const {
   }
 }
 
-void PartitionedOptimizer::fill_state(const FillTensor& fill) {
+void ShardedOptimizer::fill_state(const FillTensor& fill) {
   const std::vector<NamedTensor> local = state();
   for (std::size_t g = 0; g < groups().size(); ++g) {
     for (std::size_t i = 0; i < groups()[g].parameters.size(); ++i) {

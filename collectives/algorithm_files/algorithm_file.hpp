@@ -13,7 +13,7 @@
 //     collectives::load_algorithms();  // those that RINGSIDE_ALGORITHM names
 //     auto group = collectives::ProcessGroup::from_environment();
 //
-// and links ringside::exchange.
+// and links ringside::algorithm_files.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
 // Every element of a parameter is in exactly one shard; shards are equal and start at a cache line.
-#include "zero/shard_plan.hpp"
+#include "zero/shard_layout.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace ringside;
 using namespace ringside::autograd;
-using zero::ShardPlan;
+using zero::ShardLayout;
 
 namespace {
 
@@ -23,7 +23,7 @@ TEST_CASE("the ranges of all ranks cover a parameter without gaps") {
     for (const int ranks : {1, 2, 3, 4, 7, 64}) {
       const auto parameters = parameters_of({1, 100, 37, 1000, 16}, dtype);
       const auto cache_line = static_cast<std::int64_t>(64 / size_of(dtype));
-      std::vector<ShardPlan> plans;
+      std::vector<ShardLayout> plans;
       for (int r = 0; r < ranks; ++r)
         plans.emplace_back(ddp::plan_buckets(parameters, 4000, 400), r, ranks);
       for (std::size_t b = 0; b < plans[0].buckets().size(); ++b) {
@@ -56,7 +56,7 @@ TEST_CASE("the ranges of all ranks cover a parameter without gaps") {
 
 TEST_CASE("a plan finds its own parameters only") {
   const auto parameters = parameters_of({10, 20}, DType::fp32);
-  const ShardPlan plan(ddp::plan_buckets(parameters, 1000, 1000), 0, 2);
+  const ShardLayout plan(ddp::plan_buckets(parameters, 1000, 1000), 0, 2);
   CHECK(plan.find(parameters[0].tensor)->entry == 1);  // buckets are filled in reverse
   CHECK(plan.find(parameters[1].tensor)->entry == 0);
   CHECK_FALSE(plan.find(Tensor::zeros({10})));

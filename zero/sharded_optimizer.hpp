@@ -19,7 +19,7 @@
 
 namespace ringside::zero {
 
-class PartitionedOptimizer : public autograd::Optimizer {
+class ShardedOptimizer : public autograd::Optimizer {
  public:
   // Makes the optimizer over this rank's shards.
   using Make =
@@ -56,8 +56,8 @@ class PartitionedOptimizer : public autograd::Optimizer {
   }
 
  protected:
-  PartitionedOptimizer(std::vector<autograd::ParameterGroup> groups,
-                       collectives::ProcessGroup& group, Make make);
+  ShardedOptimizer(std::vector<autograd::ParameterGroup> groups, collectives::ProcessGroup& group,
+                   Make make);
 
   // Derived constructors call this once, when shards_of() works.
   void add_shards_of_all_groups();

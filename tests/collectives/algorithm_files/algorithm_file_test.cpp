@@ -1,14 +1,14 @@
-#include "collectives/exchange/algorithm_file.hpp"
+#include "collectives/algorithm_files/algorithm_file.hpp"
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 
-#include "collectives/exchange/schedule_json.hpp"
+#include "collectives/algorithm_files/schedule_json.hpp"
 #include "collectives/proof/verify.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
-#include "tests/collectives/exchange/forced.hpp"
+#include "tests/collectives/algorithm_files/forced.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/text.hpp"
 
@@ -211,10 +211,11 @@ TEST_CASE("a file that is not loaded is refused with the name of the call, and a
   for (const std::string& list : {path, "all_reduce=" + path, "broadcast=chain," + path})
     CHECK_THROWS_WITH_AS(
         AlgorithmSelection{list},
-        fmt::format("the algorithm {} is not loaded: the program must call "
-                    "collectives::load_algorithms() (collectives/exchange/algorithm_file.hpp) "
-                    "before it makes a group",
-                    path)
+        fmt::format(
+            "the algorithm {} is not loaded: the program must call "
+            "collectives::load_algorithms() (collectives/algorithm_files/algorithm_file.hpp) "
+            "before it makes a group",
+            path)
             .c_str(),
         Error);
   load_algorithm(path);  // which proves nothing

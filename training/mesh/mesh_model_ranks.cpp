@@ -1,4 +1,4 @@
-#include "training/mesh/group_division.hpp"
+#include "training/mesh/mesh_model_ranks.hpp"
 
 #include "autograd/ops/ops.hpp"
 #include "base/shared_library.hpp"
@@ -22,11 +22,11 @@ TensorFunctions find_tensor_functions(const std::string& library) {
   if (library.empty()) return {};
   return *variable_of_library<const TensorFunctions*>("tensor parallel functions", library,
                                                       "ringside_tensor_functions",
-                                                      "training/mesh/group_division.hpp");
+                                                      "training/mesh/mesh_model_ranks.hpp");
 }
 
-std::vector<Tensor> GroupDivision::column(const Tensor& x, Linears layers) const {
-  if (size() == 1) return TensorDivision::column(x, layers);
+std::vector<Tensor> MeshModelRanks::column(const Tensor& x, Linears layers) const {
+  if (size() == 1) return ModelRanks::column(x, layers);
   // One f for all: in backward one call carries the sum of what the layers say about x.
   const Tensor entered = divides_sequence() ? parallel::gather_sequence(x, group_, label)
                                             : functions_.copy_to_group(x, group_, label);
@@ -35,33 +35,33 @@ std::vector<Tensor> GroupDivision::column(const Tensor& x, Linears layers) const
   return outputs;
 }
 
-Tensor GroupDivision::row(const Tensor& x, const autograd::Linear& layer) const {
-  if (size() == 1) return TensorDivision::row(x, layer);
+Tensor MeshModelRanks::row(const Tensor& x, const autograd::Linear& layer) const {
+  if (size() == 1) return ModelRanks::row(x, layer);
   return divides_sequence() ? tp::row_linear_of_tokens(x, layer.weight, {}, group_, label)
                             : functions_.row_linear(x, layer.weight, {}, group_, label);
 }
 
-Tensor GroupDivision::embedding(const Tensor& ids, const Tensor& weight,
-                                VocabularyRange range) const {
-  if (size() == 1) return TensorDivision::embedding(ids, weight, range);
+Tensor MeshModelRanks::embedding(const Tensor& ids, const Tensor& weight,
+                                 VocabularyRange range) const {
+  if (size() == 1) return ModelRanks::embedding(ids, weight, range);
   return tp::embedding(ids, weight, range.whole, group_, label, tokens());
 }
 
-Tensor GroupDivision::cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                                    VocabularyRange range) const {
-  if (size() == 1) return TensorDivision::cross_entropy(x, weight, targets, range);
+Tensor MeshModelRanks::cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                                     VocabularyRange range) const {
+  if (size() == 1) return ModelRanks::cross_entropy(x, weight, targets, range);
   return tp::cross_entropy(x, weight, targets, range.whole, group_, "rows of logits", tokens());
 }
 
-Tensor GroupDivision::attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
-  if (!divides_context()) return TensorDivision::attention(q, k, v);
+Tensor MeshModelRanks::attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  if (!divides_context()) return ModelRanks::attention(q, k, v);
   return context_parallel::attention(q, k, v, context_, context_group_);
 }
 
 // f and g of tensor parallel stand around the experts of this rank: its tensor ranks have the same
 // rows, and a part of every matrix.
-Tensor GroupDivision::experts(const Tensor& rows, std::span<const std::int64_t> counts,
-                              const ComputeExperts& compute) const {
+Tensor MeshModelRanks::experts(const Tensor& rows, std::span<const std::int64_t> counts,
+                               const ComputeExperts& compute) const {
   return expert_parallel::run_experts(
       rows, counts,
       [&](const Tensor& here, std::span<const std::int64_t> counts_here) {
@@ -71,13 +71,13 @@ Tensor GroupDivision::experts(const Tensor& rows, std::span<const std::int64_t> 
       expert_group_);
 }
 
-void GroupDivision::add_over_sequences(const Tensor& numbers) const {
+void MeshModelRanks::add_over_sequences(const Tensor& numbers) const {
   if (divides_context())
     ddp::all_reduce_sum(numbers, numbers, context_group_, "tokens of each expert");
 }
 
-autograd::RopeTable GroupDivision::positions(const autograd::RopeTable& table,
-                                             std::int64_t tokens) const {
+autograd::RopeTable MeshModelRanks::positions(const autograd::RopeTable& table,
+                                              std::int64_t tokens) const {
   if (!divides_context()) return table;
   autograd::RopeTable& own = positions_[tokens];
   if (own.cos.defined()) return own;

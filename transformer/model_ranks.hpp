@@ -1,14 +1,14 @@
-// TensorDivision: what a model asks of the ranks that share its matrices (tensor parallel), the
-// tokens of its sequences (context parallel) and its experts (expert parallel). Nothing else in the
-// layers knows that there are other ranks.
+// ModelRanks: what a model asks of the ranks that share its matrices (tensor parallel), the tokens
+// of its sequences (context parallel) and its experts (expert parallel). Nothing else in the layers
+// knows that there are other ranks.
 //
 //     x ── column ──┬── q, k, v: some heads ── attention ──┬── row: o ───── y
 //                   └── gate, up: some of d_ff ── swiglu ──┴── row: down ── y
 //
 // The names are those of Shoeybi et al., "Megatron-LM" (2019), section 3: docs/tensor_parallel.md.
-// The default is one rank, which holds everything: plain layers. training/mesh/group_division gives
-// the layers of parallel/tensor/, the attention of parallel/context/ and the exchange of tokens of
-// parallel/experts/ for them.
+// The default is one rank, which holds everything: column and row are linear, attention is that of
+// all heads. training/mesh/mesh_model_ranks gives the layers of parallel/tensor/, the attention of
+// parallel/context/ and the exchange of tokens of parallel/experts/ for them.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@
 
 namespace ringside::transformer {
 
-class TensorDivision {
+class ModelRanks {
  public:
   using Linears = std::initializer_list<const autograd::Linear*>;
 
-  virtual ~TensorDivision() = default;
+  virtual ~ModelRanks() = default;
 
   virtual int rank() const { return 0; }
   virtual int size() const { return 1; }

@@ -1,6 +1,6 @@
-// GroupDivision: the matrices of a model divided over one process group, the tokens of its
+// MeshModelRanks: the matrices of a model divided over one process group, the tokens of its
 // sequences over another and its experts over a third, as the model asks for it
-// (transformer/tensor_division.hpp), with the layers of parallel/tensor/, the attention of
+// (transformer/model_ranks.hpp), with the layers of parallel/tensor/, the attention of
 // parallel/context/ and the exchange of parallel/experts/.
 // Hooks of single linear layers do not run: they have one f together.
 #pragma once
@@ -13,7 +13,7 @@
 #include "parallel/differentiable.hpp"
 #include "parallel/tensor/linear.hpp"
 #include "parallel/tensor/vocabulary.hpp"
-#include "transformer/tensor_division.hpp"
+#include "transformer/model_ranks.hpp"
 
 namespace ringside::training {
 
@@ -31,13 +31,13 @@ struct TensorFunctions {
 // Those of this library; "" has ours. Throws Error if it cannot be loaded or has none.
 TensorFunctions find_tensor_functions(const std::string& library);
 
-class GroupDivision final : public transformer::TensorDivision {
+class MeshModelRanks final : public transformer::ModelRanks {
  public:
   // The groups must outlive this object and every backward through it.
-  GroupDivision(collectives::ProcessGroup& group, bool divide_sequence,
-                collectives::ProcessGroup& context_group,
-                const context_parallel::ContextOptions& context,
-                collectives::ProcessGroup& expert_group, const TensorFunctions& functions = {})
+  MeshModelRanks(collectives::ProcessGroup& group, bool divide_sequence,
+                 collectives::ProcessGroup& context_group,
+                 const context_parallel::ContextOptions& context,
+                 collectives::ProcessGroup& expert_group, const TensorFunctions& functions = {})
       : functions_(functions),
         group_(group),
         divide_sequence_(divide_sequence),
