@@ -66,8 +66,9 @@ found_openblas() {
   [ -n "$(find /usr/lib /usr/local/lib -name libopenblas.so -print -quit 2>/dev/null)" ]
 }
 
-# The packages of Debian and Ubuntu that are still missing. A tool counts as present if its command
-# is found, wherever it comes from.
+# missing_packages [PROGRAM...]: the packages of Debian and Ubuntu that are still missing for the build, and
+# for these programs, whose packages have their names. A tool counts as present if its command is found,
+# wherever it comes from.
 missing_packages() {
   command -v c++ >/dev/null || echo g++
   command -v cmake >/dev/null || echo cmake
@@ -80,16 +81,18 @@ missing_packages() {
       *) installed "$library" || echo "$library" ;;
     esac
   done
+  local program
+  for program in "$@"; do command -v "$program" >/dev/null || echo "$program"; done
 }
 
 install_what_is_missing() {
   if command -v apt-get >/dev/null; then
     # shellcheck disable=SC2046  # one word for each package
-    install_packages $(missing_packages)
+    install_packages $(missing_packages "$@")
     return
   fi
   local tool
-  for tool in c++ cmake ninja; do
+  for tool in c++ cmake ninja "$@"; do
     command -v "$tool" >/dev/null ||
       fail "found no $tool, and no apt-get to install it: install a C++20 compiler," \
         "cmake 3.22 or newer, ninja, and $libraries"

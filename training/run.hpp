@@ -1,7 +1,10 @@
 // Run: one rank's part in a training run on any mesh: it trains, validates, saves, and writes what
 // the plan asks for. `ringside train` takes this way, and so does a program of your own:
-// tests/install/assignment/train_on_mesh.cpp. From here to a step there are two calls: Run::run,
-// Trainer::run, Trainer::step.
+// tests/install/assignment/train_on_mesh.cpp. From main to a step it is six calls:
+//
+//     train, run_on_ranks, train_as_rank    cli/commands/train/train.cpp
+//     Run::run                              here
+//     Trainer::run, Trainer::step           trainer.hpp
 #pragma once
 
 #include <cstdint>

@@ -46,8 +46,8 @@ Check = Callable[[str], Any]  # the value of a text, or ValueError with a senten
 class Option:
     """`names` is "--mesh AXES", "-n,--ranks N" or, for an argument, "collective NAME". A type that
     ends with ",..." is a list with commas between its values, one with " ..." takes all words that
-    follow. The help shows the default where `text` ends with it in brackets. Without a text it is not
-    in the help: an old option, for which the command has a sentence."""
+    follow. The help shows the default where `text` ends with it in brackets. Without a text it is
+    not in the help: an old option, for which the command has a sentence."""
 
     names: str
     text: str

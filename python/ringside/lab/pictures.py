@@ -1,5 +1,4 @@
-"""Drawings beside those of report.py: curves over logarithmic axes, and lanes in a file of their own.
-They are readable on a light and a dark background, in print, and on a phone."""
+"""Drawings beside those of report.py: curves over logarithmic axes, and lanes in a file. They are readable on a light and a dark background, in print, and on a phone."""
 
 import math
 from html import escape

@@ -138,8 +138,8 @@ def simulate_collective(args: argparse.Namespace, out: TextIO) -> None:
 
 def run(args: argparse.Namespace) -> None:
     if args.congestion:
-        raise UsageError("transfers that share links are simulated no more: leave out --congestion; "
-                         "each message and collective has its links to itself")
+        raise UsageError("transfers that share links are simulated no more: leave out "
+                         "--congestion; each message and collective has its links to itself")
     if args.collective and args.model:
         raise UsageError("give either a collective or --model, not both")
     if not args.collective and not args.model:

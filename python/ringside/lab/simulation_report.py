@@ -5,7 +5,8 @@ from typing import Any, Dict, List, Sequence
 
 from ringside.command_line import counted
 from ringside.lab.account_text import plan_json, plan_text
-from ringside.lab.numbers import bytes_to_text, count_text, fixed, scaled, seconds_text, table_number
+from ringside.lab.numbers import (bytes_to_text, count_text, fixed, scaled, seconds_text,
+                                  table_number)
 from ringside.lab.pictures import draw_curves
 from ringside.lab.report import Figure, Report
 from ringside.lab.tables import Column, Table, only_in_json, words
@@ -31,7 +32,8 @@ def ranks_table(s: Simulation) -> Table:
                    Column("reducing (ms)", "reducing_seconds", scaled(1e3))])
     count = sum(replica.count for replica in s.replicas)
     for rank, busy in enumerate(s.timeline.busy):
-        computing = sum(replica.count * seconds for replica, seconds in zip(s.replicas, busy)) / count
+        computing = sum(replica.count * seconds
+                        for replica, seconds in zip(s.replicas, busy)) / count
         table.rows.append([rank, computing, max(0.0, s.timeline.computed - computing),
                            s.timeline.reduced - s.timeline.computed])
     return table
@@ -59,11 +61,11 @@ def simulation_report(s: Simulation) -> Report:
         ("machine", f"{s.machine.name}: {levels} devices"), ("ranks", ranks_text(s))])
     if s.machine.estimates:
         report.facts.append(("estimate", s.machine.estimates))
-    report.facts.append(("step", f"{seconds_text(s.step)}, {count_text(s.tokens_per_second)} tokens "
-                         f"per second, MFU {100 * s.utilization:.1f} %"))
+    report.facts.append(("step", f"{seconds_text(s.step)}, {count_text(s.tokens_per_second)} "
+                         f"tokens per second, MFU {100 * s.utilization:.1f} %"))
     if s.undisturbed is not None:
-        report.facts.append(("slow", f"without slow ranks: {seconds_text(s.undisturbed)}; they cost "
-                             f"{100 * (s.step / s.undisturbed - 1):.1f} %"))
+        report.facts.append(("slow", f"without slow ranks: {seconds_text(s.undisturbed)}; they "
+                             f"cost {100 * (s.step / s.undisturbed - 1):.1f} %"))
     if s.lowered.ranks > 1:
         report.facts.append(("bubble", f"a rank is idle {100 * s.bubble:.2f} % of the pipeline's "
                              f"time ({100 * float(bubble_share(s.plan)):.2f} % by the formula, for "
@@ -76,8 +78,8 @@ def simulation_report(s: Simulation) -> Report:
                "anywhere; then reducing gradients.", ranks_table(s)),
         Figure("Exposed communication", "", "How much shorter a step would be if the communication "
                "along an axis took no time.", exposed_table(s)),
-        Figure("Load of the links", "", "What the rank that sends most sends in a step, how long its "
-               "link is busy with these bytes at its rate, and the share of the step.",
+        Figure("Load of the links", "", "What the rank that sends most sends in a step, how long "
+               "its link is busy with these bytes at its rate, and the share of the step.",
                loads_table(s))]
     report.figures = [figure for figure in report.figures if figure.table.rows]
     return report

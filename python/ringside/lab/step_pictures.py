@@ -73,8 +73,8 @@ def lanes_figure(s: Simulation) -> Figure:
     shown = every if len(every) <= most else [
         every[i * (len(every) - 1) // (most - 1)] for i in range(most)]
     return tracks_figure(
-        "What the ranks do in a step", shown, (0.0, s.step), f"{len(shown)} of {len(every)} pipeline "
-        "ranks of one replica. Communication within a computation is drawn at its end. ")
+        "What the ranks do in a step", shown, (0.0, s.step), f"{len(shown)} of {len(every)} "
+        "pipeline ranks of one replica. Communication within a computation is drawn at its end. ")
 
 
 # The pipeline of the same replica, in a file.

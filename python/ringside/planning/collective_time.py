@@ -5,9 +5,9 @@ of its own in each direction, and the network has no contention. A ring or a cha
 servers has a channel for each rank of a server, so all their cards carry it (level_of_ring() of a
 machine). Other algorithms exchange with one partner at a time, over one card.
 
-Up to 64 ranks the schedules of all ranks are walked (collectives/selection/cost_model.hpp): those of
-rings and of pairwise exchanges here, others by the program `ringside`. Both agree with the closed
-forms where the chunks are equal. Without the program the closed forms answer.
+Up to 64 ranks the schedules of all ranks are walked (collectives/selection/cost_model.hpp): those
+of rings and of pairwise exchanges here, others by the program `ringside`. Both agree with the
+closed forms where the chunks are equal. Without the program the closed forms answer.
 """
 
 import json
@@ -217,8 +217,9 @@ def walk(collective: str, algorithm: str, ranks: int, sizes: Sequence[int],
         raise RingsideError(f"'{algorithm}' has no closed form, and the program that walks its "
                             f"schedules is missing: {error}") from None
     done = run(["prove", collective, "--algorithm", algorithm, "--max-size",
-                str(min(ranks, MOST_RANKS_WALKED)), "--costs", f"{level.latency!r},{1 / level.rate()!r}",
-                "--bytes", ",".join(f"{size}B" for size in sizes), "--json", "-"])
+                str(min(ranks, MOST_RANKS_WALKED)), "--bytes",
+                ",".join(f"{size}B" for size in sizes), "--costs",
+                f"{level.latency!r},{1 / level.rate()!r}", "--json", "-"])
     if done.returncode != 0:
         raise RingsideError(re.sub(r"^ringside: |\nTry: .*", "", done.stderr.strip()))
     rows = json.loads(done.stdout)

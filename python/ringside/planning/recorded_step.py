@@ -1,5 +1,5 @@
-"""Steps as traces: what a rank did when. They come from a file of `ringside train --trace` or from a
-simulation, and are compared, or simulated again with another schedule or network."""
+"""Steps as traces: what a rank did when. They come from a file of `ringside train --trace` or from
+a simulation, and are compared, or simulated again with another schedule or network."""
 
 import re
 from bisect import bisect_left
@@ -90,7 +90,8 @@ class RankTrace:
 
     def within(self, begin: float, end: float) -> List[Span]:
         """The spans that begin and end within a part of the trace, to the rounding of a file."""
-        return [span for span in self.spans if span.start >= begin - 1e-9 and span.end <= end + 1e-9]
+        return [span for span in self.spans
+                if span.start >= begin - 1e-9 and span.end <= end + 1e-9]
 
     def busy_seconds(self, spans: Iterable[Span]) -> List[float]:
         """Of each, the seconds in which its rank does not wait."""
