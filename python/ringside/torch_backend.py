@@ -41,6 +41,7 @@ from torch._C._distributed_c10d import Backend
 from ringside import library as lib
 
 SLICE = 0.1  # seconds that a wait spends in C, before Python may run signal handlers
+CALLBACKS_END = 30.0  # seconds that the end of a program waits for callbacks of futures
 TYPES = {
     torch.float32: lib.FP32, torch.float64: lib.FP64, torch.int32: lib.INT32,
     torch.int64: lib.INT64, torch.float16: lib.FP16, torch.bfloat16: lib.BF16,
@@ -59,6 +60,7 @@ FORWARDED = [
     "setSequenceNumberForGroup"
 ]
 groups = weakref.WeakSet()  # those that the end of the program closes
+completers = weakref.WeakSet()  # the threads that complete futures, for which it waits
 
 
 def error_from(failure):
@@ -311,6 +313,7 @@ class ProcessGroup(dist.ProcessGroup):
                     self.completer = threading.Thread(target=complete_futures, daemon=True,
                                                       args=(self.completing,),
                                                       name="ringside futures")
+                    completers.add(self.completer)
                     self.completer.start()
                 self.completing.put(work)
         if not later:
@@ -831,6 +834,10 @@ def close_all():
     for group in list(groups):
         if group.ranks.process == os.getpid():
             group.shutdown()
+    # A thread that came back to Python after the interpreter's end would be ended inside of torch's
+    # C++, which calls abort(). A callback that takes longer is the program's own.
+    for thread in list(completers):
+        thread.join(CALLBACKS_END)
 
 
 def register():

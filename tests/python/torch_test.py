@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from datetime import timedelta
@@ -353,6 +354,28 @@ def handles(rank, size, folder):
                  lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()))
     expect_error("expected a group, got NULL", lambda: ranks.transport)
     dist.destroy_process_group()
+
+
+ENDS_IN_A_CALLBACK = """
+import sys, time, torch, torch.distributed as dist
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("ringside", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+time.sleep(rank)  # rank 0's call has not ended when it asks for the future
+work = dist.all_reduce(torch.ones(10), async_op=True)
+future = work.get_future().then(lambda f: (time.sleep(1), print("called back", flush=True)))
+work.wait()
+dist.destroy_process_group()
+"""
+
+
+def test_a_program_may_end_while_a_callback_runs():
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [subprocess.Popen([sys.executable, "-c", ENDS_IN_A_CALLBACK, str(rank), folder],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                 for rank in range(2)]
+        for process in ranks:
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 0 and out == "called back\n", (process.returncode, out, err)
 
 
 def test_handles_in_many_threads():
