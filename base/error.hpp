@@ -15,12 +15,6 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What a user asked for is wrong or contradicts itself: a program that was typed exits with 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
-
 // Throws Error with a formatted message.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
@@ -32,12 +26,6 @@ template <class... Args>
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(format, std::forward<Args>(args)...);
-}
-
-// Throws UsageError with a formatted message if what the user asked for is wrong.
-template <class... Args>
-void refuse_if(bool wrong, fmt::format_string<Args...> format, Args&&... args) {
-  if (wrong) throw UsageError(fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace ringside

@@ -43,7 +43,7 @@ std::string text_of_paths(const std::vector<path>& paths) {
 
 // The text of a field. Empty: no value.
 template <class T>
-std::string text_of(const T& field) {
+std::string as_text(const T& field) {
   if constexpr (is<T, bool>)
     return field ? "given" : "";
   else if constexpr (is<T, path>)
@@ -97,7 +97,7 @@ class Rows {
   Option& operator()(const char* name, T& field, Ranks ranks, std::string_view kept,
                      std::string help, Check check = {}) {
     Option& row = all_.emplace_back(Option{name, ranks, kept, std::move(help), check, group_});
-    row.get = row.compared = [&field] { return text_of(field); };
+    row.get = row.compared = [&field] { return as_text(field); };
     if constexpr (is<T, path>)
       row.compared = [&field] { return std::string(field.empty() ? "" : "given"); };
     if constexpr (!std::is_enum_v<T>)
@@ -111,10 +111,10 @@ class Rows {
   void one_of(const char* name, T& field, const std::vector<T>& values, Ranks ranks,
               std::string_view kept, std::string help) {
     Option& row = (*this)(name, field, ranks, kept, std::move(help));
-    for (const T& value : values) row.names.push_back(text_of(value));
+    for (const T& value : values) row.names.push_back(as_text(value));
     row.set = [&field, values](const std::string& text) {
       for (const T& value : values)
-        if (text_of(value) == text) field = value;
+        if (as_text(value) == text) field = value;
       return true;
     };
   }

@@ -9,6 +9,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/usage_error.hpp"
 #include "training/memory_check.hpp"
 #include "training/mesh/mesh_model_ranks.hpp"
 #include "training/options.hpp"

@@ -3,8 +3,8 @@
 // Members have the names of Hugging Face's LlamaForCausalLM, because checkpoints store them.
 // Shapes use B sequences, T tokens per sequence, H heads, D numbers per head.
 //
-// The layers compute through ModelRanks; on one rank, column and row are linear. Of t ranks, each has
-// H / t heads, H_kv / t key and value heads (but at least 1) and d_ff / t numbers inside the
+// The layers compute through ModelRanks; on one rank, column and row are linear. Of t ranks, each
+// has H / t heads, H_kv / t key and value heads (but at least 1) and d_ff / t numbers inside the
 // feed-forward part. The ModelRanks must outlive the layers. If they divide the sequence, x and y
 // have T / t tokens. With context parallel T are the tokens of a rank.
 #pragma once

@@ -1,7 +1,7 @@
 // How a command ends when it does not simply return (command.hpp).
 #pragma once
 
-#include "base/error.hpp"
+#include "base/usage_error.hpp"
 
 namespace ringside::cli {
 
