@@ -79,8 +79,7 @@ std::map<std::string, double> kept_speeds() {
       return entry->at("onednn_speed").get<std::map<std::string, double>>();
   } catch (const std::exception& error) {
     if (environment("RANK").value_or("0") == "0")
-      collectives::warn_of_invalid_calibration(collectives::fault_of_calibration(error),
-                                               "libraries multiply as without a calibration");
+      collectives::warn_of_invalid_calibration(collectives::fault_of_calibration(error));
   }
   return {};
 }

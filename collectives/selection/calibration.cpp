@@ -147,8 +147,7 @@ Calibration calibration_here() {
 }
 
 void warn_of_fault(const Calibration& calibration) {
-  if (!calibration.fault.empty())
-    warn_of_invalid_calibration(calibration.fault, "built-in costs are used");
+  if (!calibration.fault.empty()) warn_of_invalid_calibration(calibration.fault);
 }
 
 std::uint32_t checksum_of(const CostTable& measured) {

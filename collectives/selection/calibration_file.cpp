@@ -98,12 +98,13 @@ std::string fault_of_calibration(const std::exception& error) {
   return by_json ? "it is not the JSON of a calibration" : error.what();
 }
 
-void warn_of_invalid_calibration(const std::string& fault, const std::string& instead) {
+void warn_of_invalid_calibration(const std::string& fault) {
   static std::atomic<bool> warned = false;
   if (warned.exchange(true)) return;
   fmt::print(stderr,
-             "ringside: {} is invalid ({}), so {}; ringside bench --calibrate writes a new file\n",
-             calibration_file().string(), fault, instead);
+             "ringside: {} is invalid ({}), so algorithms and libraries are selected as without a "
+             "calibration; ringside bench --calibrate writes a new file\n",
+             calibration_file().string(), fault);
 }
 
 }  // namespace ringside::collectives

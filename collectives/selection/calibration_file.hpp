@@ -41,8 +41,9 @@ void keep_in_calibration(const std::vector<CalibrationRecord>& records);
 // What is wrong with the file, by what find_calibration() threw, or reading the entry.
 std::string fault_of_calibration(const std::exception& error);
 
-// Says on stderr that the file is invalid, why, and what is done instead ("built-in costs are
-// used"); once in a process.
-void warn_of_invalid_calibration(const std::string& fault, const std::string& instead);
+// Says on stderr that the file is invalid and why, and that this machine counts as not calibrated;
+// once in a process, whoever reads the file first: the group its costs, or the libraries their
+// speeds.
+void warn_of_invalid_calibration(const std::string& fault);
 
 }  // namespace ringside::collectives

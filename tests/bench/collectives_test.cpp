@@ -293,8 +293,8 @@ TEST_CASE("calibrate measures and saves the costs of messages, and the next run 
   CHECK(broken.exit_code == 0);
   CHECK(broken.err.starts_with("ringside: " + path.string() + " is invalid ("));
   CHECK(
-      broken.err.ends_with("), so built-in costs are used; ringside bench --calibrate writes a "
-                           "new file\n"));
+      broken.err.ends_with("), so algorithms and libraries are selected as without a "
+                           "calibration; ringside bench --calibrate writes a new file\n"));
   CHECK(std::count(broken.err.begin(), broken.err.end(), '\n') ==
         1);  // one sentence, however many ranks
   std::filesystem::remove_all(cache.path);

@@ -40,7 +40,7 @@ TEST_CASE("the report of bench ddp shows predicted and measured time by bucket s
       .gradient_bytes = 91e6,
       .rows = {row("none", {}, 0.1, 0, 0), row("flat", {}, 0.2, 0, 1),
                row("bucketed", 10, 0.111, 0.009, 12), row("bucketed", 1000, 0.098, 0.09, 1)},
-      .forecast = {.sizes = {{5, {{91e6, 0.02}}}, {10, {{5e6, 0.02}}}, {1000, {{60e6, 0.02}}}},
+      .forecast = {.sizes = {{5, {{91e6, 0.02}}}, {10, {{5.05e6, 0.02}}}, {1000, {{60e6, 0.02}}}},
                    .backward = 0.02,
                    .all_reduces = {},
                    .model = {150e-6, 1e9}}};

@@ -133,8 +133,9 @@ TEST_CASE("with an invalid file libraries multiply as without one, and one sente
   CHECK(broken.exit_code == 0);
   CHECK(contains(broken.err,
                  "ringside: " + path.string() +
-                     " is invalid (it is not the JSON of a calibration), so libraries multiply "
-                     "as without a calibration; ringside bench --calibrate writes a new file\n"));
+                     " is invalid (it is not the JSON of a calibration), so algorithms and "
+                     "libraries are selected as without a calibration; ringside bench --calibrate "
+                     "writes a new file\n"));
   CHECK(broken.err.find("is invalid") == broken.err.rfind("is invalid"));
   CHECK(contains(step_with(R"({"entries": 3})").err, "(\"entries\" is not a list)"));
 }
