@@ -21,7 +21,7 @@ from ringside.planning.formulas.unit_gathers import unit_gathers
 from ringside.planning.machine import find_machine
 from ringside.planning.memory import memory_of_rank
 from ringside.planning.mesh import parse_mesh
-from ringside.planning.model import Experts, Model
+from ringside.planning.model import Experts, Model, on_mesh
 from ringside.planning.pipeline import RECEIVES, lower, make_schedule, message_of
 from ringside.planning.plan import (PipelinePart, Plan, Types, placement_of, recomputation_from,
                                     stages_per_rank)
@@ -50,6 +50,7 @@ def plan_of(case):
 def sent_by_formula(model, plan):
     """Bytes of each axis in a step, the mean over the ranks of the pipeline."""
     p, m, n = plan.mesh.size("pp"), plan.micro_batches, plan.state_ranks
+    model = on_mesh(model, plan.mesh.size("ep"))
     load, rank_of, sent = load_of(model, plan, find_machine("laptop")), placement_of(plan), \
         defaultdict(float)
     for stage in load.stages:
