@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "base/start_thread.hpp"
+#include "base/system/start_thread.hpp"
 #include "collectives/bootstrap/connections.hpp"
 #include "collectives/calls/work_state.hpp"
 #include "collectives/execution/traffic.hpp"

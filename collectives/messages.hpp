@@ -22,7 +22,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "collectives/buffer.hpp"
 #include "collectives/work.hpp"
 

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-#include "training/plan.hpp"
+#include "training/plan/plan.hpp"
 
 namespace ringside::training {
 

@@ -8,8 +8,8 @@
 
 #include "training/interrupt.hpp"
 #include "training/mesh/mesh_strategy.hpp"
-#include "training/prepare.hpp"
-#include "training/same_options.hpp"
+#include "training/plan/prepare.hpp"
+#include "training/plan/same_options.hpp"
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"

@@ -15,7 +15,7 @@
 
 #include "collectives/process_group.hpp"
 #include "training/metrics_file.hpp"
-#include "training/plan.hpp"
+#include "training/plan/plan.hpp"
 #include "training/state/background_save.hpp"
 #include "training/strategies/parallel_strategy.hpp"
 #include "training/trainer.hpp"

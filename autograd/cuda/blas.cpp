@@ -9,7 +9,7 @@
 #include "autograd/kernels/devices.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "base/environment.hpp"
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 
 namespace ringside::autograd::cuda {
 namespace {

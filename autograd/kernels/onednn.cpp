@@ -2,7 +2,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 
 namespace ringside::autograd {
 

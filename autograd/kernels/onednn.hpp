@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "autograd/kernels/gemm.hpp"
-#include "base/block_signals.hpp"
 #include "base/error.hpp"
+#include "base/system/block_signals.hpp"
 
 namespace ringside::autograd {
 

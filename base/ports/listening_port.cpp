@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/error.hpp"
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 
 namespace ringside {
 namespace {

@@ -1,7 +1,7 @@
 // A TCP port of 127.0.0.1 at which this process listens, for a rank 0 that does not exist yet.
 #pragma once
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 
 namespace ringside {
 

@@ -1,7 +1,7 @@
 // A free TCP port of 127.0.0.1 for rank 0, reserved before rank 0 exists.
 #pragma once
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 
 namespace ringside {
 

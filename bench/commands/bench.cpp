@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "base/file_descriptor.hpp"
 #include "base/read_file.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "base/text/words.hpp"
 #include "bench/calibrate.hpp"
 #include "bench/machine_file.hpp"

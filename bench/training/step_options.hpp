@@ -12,7 +12,7 @@
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/table.hpp"
 #include "collectives/process_group.hpp"
-#include "training/plan.hpp"
+#include "training/plan/plan.hpp"
 
 namespace ringside::cli {
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 
 namespace ringside::cli {
 

@@ -1,7 +1,7 @@
 #include "cli/launcher/rank_process.hpp"
 
-#include "base/block_signals.hpp"
 #include "base/read_file.hpp"
+#include "base/system/block_signals.hpp"
 
 #include <algorithm>
 #include <csignal>

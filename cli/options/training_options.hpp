@@ -1,11 +1,11 @@
-// The table of options (training/options.hpp) at a command line.
+// The table of options (training/plan/options.hpp) at a command line.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "cli/options/cli11_names.hpp"
-#include "training/options.hpp"
+#include "training/plan/options.hpp"
 
 namespace ringside::cli {
 

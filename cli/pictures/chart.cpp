@@ -227,14 +227,4 @@ std::string svg_file(const std::string& title, const std::vector<Chart>& charts)
   return svg_file(title, width, y, chart_style(), "<g class=\"chart\">\n" + panels + "</g>\n");
 }
 
-const char* chart_style() {
-  return R"(
-.chart { font: 12px system-ui, sans-serif; }
-.chart text { fill: var(--ink); } .chart text.soft { fill: var(--soft); }
-.chart polyline { fill: none; stroke: currentColor; stroke-width: 2; }
-.chart .dashed { stroke-dasharray: 6 4; }
-.chart circle, .chart rect, .chart polygon { fill: currentColor; }
-)";
-}
-
 }  // namespace ringside::cli

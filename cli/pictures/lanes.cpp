@@ -85,14 +85,4 @@ std::string svg_file(const std::string& title, const std::vector<Lane>& lanes, d
   return svg_file(title, left + pixels + margin, y + margin, lane_style(), content);
 }
 
-const char* lane_style() {
-  return R"(
-.lane text, text.name { font: 600 12px system-ui, sans-serif; fill: var(--soft); }
-.lane text { fill: var(--paper); text-anchor: middle; pointer-events: none; }
-.lane .under { fill: var(--grid); opacity: 0.45; }
-.lane g rect { fill: currentColor; stroke: var(--paper); }
-.lane .second rect { opacity: 0.5; } .lane .second text { fill: var(--ink); }
-)";
-}
-
 }  // namespace ringside::cli

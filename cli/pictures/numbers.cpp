@@ -39,11 +39,6 @@ std::string in_ms(double seconds) {
   return fmt::format("{:.{}f}", seconds * 1e3, seconds < 0.1 ? 2 : 1);
 }
 
-std::string microseconds_text(double us) {
-  if (us < 1e3) return fmt::format("{:g} us", us);
-  return us < 1e6 ? fmt::format("{:g} ms", us / 1e3) : fmt::format("{:g} s", us / 1e6);
-}
-
 std::string counted(std::int64_t n, std::string_view thing) {
   const char* plural = thing.ends_with("ch") ? "es" : "s";
   return fmt::format("{} {}{}", n, thing, n == 1 ? "" : plural);

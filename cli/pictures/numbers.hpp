@@ -16,9 +16,6 @@ std::string duration_text(double seconds);
 // Seconds in milliseconds: "12.34", from 100 ms on "123.4".
 std::string in_ms(double seconds);
 
-// Microseconds in the unit that fits: "10 us", "1.5 ms", "2 s".
-std::string microseconds_text(double us);
-
 // "1 rank", "2 ranks", "8 micro-batches".
 std::string counted(std::int64_t n, std::string_view thing);
 

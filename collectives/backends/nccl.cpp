@@ -1,10 +1,10 @@
 // NCCL behind the Backend seam.
 //
-// NCCL is opened at run time and not linked (base/shared_library.hpp): a build needs only its
-// header. The communicator is non-blocking, so every wait is a loop of ours, unless the caller asks
-// for NCCL's own speed: for a non-blocking one NCCL starts a thread with each call. The loop checks
-// whether NCCL has failed, whether the GPU is done, whether another thread interrupts, and the
-// deadline.
+// NCCL is opened at run time and not linked (base/system/shared_library.hpp): a build needs only
+// its header. The communicator is non-blocking, so every wait is a loop of ours, unless the caller
+// asks for NCCL's own speed: for a non-blocking one NCCL starts a thread with each call. The loop
+// checks whether NCCL has failed, whether the GPU is done, whether another thread interrupts, and
+// the deadline.
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -15,7 +15,7 @@
 
 #include "base/cuda.hpp"
 #include "base/environment.hpp"
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 #include "collectives/backends/library_backends.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 #include "collectives/calls/values_of_all_ranks.hpp"

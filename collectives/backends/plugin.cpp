@@ -1,6 +1,6 @@
 #include "collectives/backends/plugin.hpp"
 
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 
 namespace ringside::collectives {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/bootstrap/sub_group_connector.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 #include "collectives/execution/executor_options.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 
 namespace ringside::collectives {
 

@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 #include "base/environment.hpp"
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/bootstrap/connect.hpp"

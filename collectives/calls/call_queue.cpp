@@ -4,7 +4,7 @@
 #include <deque>
 #include <optional>
 
-#include "base/start_thread.hpp"
+#include "base/system/start_thread.hpp"
 #include "base/trace/profiler_range.hpp"
 #include "base/trace/trace.hpp"
 #include "collectives/calls/host_and_device.hpp"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "base/trace/trace.hpp"
 #include "collectives/execution/backend.hpp"
 #include "collectives/work.hpp"

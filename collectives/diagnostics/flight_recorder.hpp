@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "collectives/call.hpp"
 
 namespace ringside::collectives {

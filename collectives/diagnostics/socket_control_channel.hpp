@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/diagnostics/control_channel.hpp"
 
 namespace ringside::collectives {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/transport/transport.hpp"
 
 namespace ringside::collectives {

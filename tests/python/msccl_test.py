@@ -14,7 +14,7 @@ from pathlib import Path
 import ringside
 from ringside import receive, send
 from ringside.__main__ import main
-from ringside.lab.lockstep import chunks_of, faults_of
+from ringside.lab.lockstep import faults_of
 from ringside.lab.msccl import check_form, read_algorithm
 from ringside.lab.msccl_reader import read_xml
 from ringside.lab.msccl_writer import write_xml

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/bootstrap/job_members.hpp"
 #include "training/elastic/elastic_sizes.hpp"
 #include "training/elastic/membership_messages.hpp"

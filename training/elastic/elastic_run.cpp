@@ -14,7 +14,7 @@
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "ddp/tensor_collectives.hpp"
 #include "training/interrupt.hpp"
-#include "training/same_options.hpp"
+#include "training/plan/same_options.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::training {

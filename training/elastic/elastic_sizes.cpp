@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "training/plan.hpp"
+#include "training/plan/plan.hpp"
 
 namespace ringside::training {
 

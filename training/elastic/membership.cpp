@@ -12,7 +12,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/group_options.hpp"
 

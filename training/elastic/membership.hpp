@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
 #include "training/elastic/elastic_sizes.hpp"

@@ -1,7 +1,7 @@
 #include "training/mesh/mesh_model_ranks.hpp"
 
 #include "autograd/ops/ops.hpp"
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 #include "ddp/tensor_collectives.hpp"
 #include "parallel/context/attention.hpp"
 #include "parallel/experts/dispatch.hpp"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/start_thread.hpp"
+#include "base/system/start_thread.hpp"
 
 namespace ringside::training {
 

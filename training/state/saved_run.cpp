@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
-#include "training/options.hpp"
+#include "training/plan/options.hpp"
 
 namespace ringside::training {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/fewer_bytes/bf16_wire.hpp"
 #include "ddp/fewer_bytes/local_updates.hpp"

@@ -12,7 +12,7 @@
 
 #include "base/clock.hpp"
 #include "base/memory.hpp"
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 
 namespace ringside::autograd {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
-#include "base/start_thread.hpp"
+#include "base/system/start_thread.hpp"
 
 namespace ringside::autograd {
 

@@ -11,7 +11,7 @@
 #include "base/environment.hpp"
 #include "base/text/words.hpp"
 #include "cli/launcher/ranks.hpp"
-#include "training/options.hpp"
+#include "training/plan/options.hpp"
 
 namespace ringside::cli {
 namespace {

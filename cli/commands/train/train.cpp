@@ -25,9 +25,9 @@
 #include "training/elastic/elastic_run.hpp"
 #include "training/elastic/membership.hpp"
 #include "training/interrupt.hpp"
-#include "training/prepare.hpp"
+#include "training/plan/prepare.hpp"
+#include "training/plan/same_options.hpp"
 #include "training/product_calibration.hpp"
-#include "training/same_options.hpp"
 #include "training/state/training_state.hpp"
 
 namespace ringside::cli {

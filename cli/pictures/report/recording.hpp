@@ -21,7 +21,7 @@
 #include "base/trace/trace.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/trace/trace_file.hpp"
-#include "training/prepare.hpp"
+#include "training/plan/prepare.hpp"
 #include "training/trainer.hpp"
 
 namespace ringside::cli {

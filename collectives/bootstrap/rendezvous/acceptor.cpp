@@ -9,7 +9,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "collectives/diagnostics/resources.hpp"
 
 namespace ringside::collectives {

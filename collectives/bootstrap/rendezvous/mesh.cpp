@@ -10,7 +10,7 @@
 #include <boost/asio/write.hpp>
 
 #include "base/error.hpp"
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 
 namespace ringside::collectives {
 

@@ -13,7 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/bootstrap/rendezvous/acceptor.hpp"
 #include "collectives/bootstrap/rendezvous/address.hpp"

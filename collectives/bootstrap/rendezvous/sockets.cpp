@@ -10,7 +10,7 @@
 #include <boost/asio/read.hpp>
 
 #include "base/error.hpp"
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "collectives/bootstrap/rendezvous/address.hpp"
 #include "collectives/diagnostics/resources.hpp"
 

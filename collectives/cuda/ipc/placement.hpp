@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/cuda/device.hpp"
 
 namespace ringside::collectives {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 #include "collectives/diagnostics/resources.hpp"
 
 namespace ringside::collectives {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 
 namespace ringside::collectives {
 

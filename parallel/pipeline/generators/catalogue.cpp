@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 #include "base/text/words.hpp"
 #include "parallel/pipeline/csv.hpp"
 #include "parallel/pipeline/generators/dualpipe_v.hpp"

@@ -4,7 +4,7 @@ import math
 from html import escape
 from typing import Callable, Dict, List, Sequence, Tuple
 
-from ringside.lab.report import Lane, draw_lane, part_of_page
+from ringside.lab.report import Lane, draw_lane, picture_style
 
 WIDTH, PLOT_HEIGHT, LEFT, RIGHT, BOTTOM, LEGEND_ROW, LETTER = 460, 240, 54, 18, 44, 19, 6.7
 Ticks = Callable[[float], str]  # how a tick is written, such as "10 KB"
@@ -82,5 +82,5 @@ def lanes_file(title: str, lanes: Sequence[Lane], scale: float, pixels: float) -
         for y, lane in zip(range(margin, height, row), lanes))
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
             f'width="{width:.0f}" height="{height}" role="img">\n<title>{escape(title)}</title>\n'
-            f"<style>{part_of_page('style.css')}</style>\n"
+            f"<style>{picture_style()}</style>\n"
             f'<rect class="paper" width="100%" height="100%" />\n{content}</svg>\n')

@@ -20,7 +20,7 @@ from ringside.library import RingsideError
 
 PAGE = os.path.join(os.path.dirname(__file__), "page")
 
-# The number of the colour of what a name stands for, as in --c0 of page/style.css: 0 blue, forward,
+# The number of the colour of what a name stands for, as in --c0 of page/palette.css: 0 blue, forward,
 # what it keeps, and computing; 1 orange, backward and gradients; 2 green, W, the gradient of the
 # weights alone; 3 purple, the optimizer and its state; 4 ochre, parameters; 5 red, waiting for
 # another rank; 6 teal, communication; 8 ink; 9 pale, bubble. All else is 7, grey.
@@ -167,13 +167,18 @@ def part_of_page(name: str) -> str:
         return file.read()
 
 
+def picture_style() -> str:
+    """Of charts and lanes, in the palette."""
+    return "".join(part_of_page(name) for name in ("palette.css", "chart.css", "lane.css"))
+
+
 def html_of(report: Report) -> str:
     title = escape(report.title)
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n"
                     for name, value in report.facts)
     return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8" />\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1" />'
-            f"<title>{title}</title>\n<style>{part_of_page('style.css')}"
+            f"<title>{title}</title>\n<style>{picture_style()}"
             f"{part_of_page('report.css')}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<dl>\n"
             f'{facts}</dl>\n<svg class="apart" aria-hidden="true"><defs><pattern id="hatch" '
             'width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'

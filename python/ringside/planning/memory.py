@@ -140,12 +140,6 @@ def memory_of_rank(whole: Model, plan: Plan, index: int) -> RankMemory:
     return memory
 
 
-def memory_of_largest_rank(model: Model, plan: Plan) -> RankMemory:
-    """Of the pipeline rank that needs most."""
-    return max((memory_of_rank(model, plan, index) for index in range(plan.mesh.size("pp"))),
-               key=RankMemory.total)
-
-
 def memory_of_stages(model: Model, plan: Plan) -> List[RankMemory]:
     """Of the first stage, one in the middle and the last."""
     stages = plan.mesh.size("pp")

@@ -68,12 +68,6 @@ class Mesh:
         """"pp=1,dp=0,tp=1": the coordinates."""
         return ",".join(f"{axis}={self.coordinate(rank, axis)}" for axis, _ in self.extents)
 
-    def with_axis(self, axis: str, size: int) -> "Mesh":
-        """The same with another size of `axis`; one that it does not name becomes the first."""
-        if axis in self._sizes:
-            return Mesh(tuple((name, size if name == axis else n) for name, n in self.extents))
-        return Mesh(((axis, size), *self.extents))
-
     def text(self) -> str:
         """"pp=2,dp=2,tp=2", or "one device" without axes."""
         return ",".join(f"{axis}={size}" for axis, size in self.extents) or "one device"

@@ -16,8 +16,8 @@
 #include "base/text/words.hpp"
 #include "collectives/run_threads.hpp"
 #include "tests/cli/run_program.hpp"
-#include "training/options.hpp"
-#include "training/same_options.hpp"
+#include "training/plan/options.hpp"
+#include "training/plan/same_options.hpp"
 
 using namespace ringside::testing;
 using ringside::training::Plan;

@@ -16,7 +16,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/bootstrap/rendezvous/handshake.hpp"
 #include "collectives/group_options.hpp"

@@ -4,7 +4,7 @@ the action before is not gathered again, and the next unit may belong to another
 Follows zero/zero3.cpp use by use, without communication.
 """
 
-from typing import List, NamedTuple, Set
+from typing import List, NamedTuple
 
 from ringside.planning.formulas.parameters import embedding, last_norm, whole_block
 from ringside.planning.formulas.symbols import tensor_ranks

@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 
 using namespace ringside;
 

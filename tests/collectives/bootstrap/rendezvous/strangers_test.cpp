@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 #include "collectives/bootstrap/rendezvous/acceptor.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/bootstrap/rendezvous/sockets.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "training/elastic/elastic_sizes.hpp"
-#include "training/plan.hpp"
+#include "training/plan/plan.hpp"
 #include "transformer/data/corpus.hpp"
 
 namespace ringside::training {

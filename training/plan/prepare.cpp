@@ -1,4 +1,4 @@
-#include "training/prepare.hpp"
+#include "training/plan/prepare.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +12,7 @@
 #include "base/usage_error.hpp"
 #include "training/memory_check.hpp"
 #include "training/mesh/mesh_model_ranks.hpp"
-#include "training/options.hpp"
+#include "training/plan/options.hpp"
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"

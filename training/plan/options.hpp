@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "training/plan.hpp"
+#include "training/plan/plan.hpp"
 
 namespace ringside::training {
 

@@ -1,4 +1,4 @@
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 
 #include <array>
 #include <atomic>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/file_descriptor.hpp"
+#include "base/system/file_descriptor.hpp"
 
 using namespace ringside;
 

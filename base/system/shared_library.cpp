@@ -1,4 +1,4 @@
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 
 #include <filesystem>
 

@@ -1,5 +1,5 @@
 // The table of options: its rows, and fields as text.
-#include "training/options.hpp"
+#include "training/plan/options.hpp"
 
 #include <algorithm>
 #include <set>

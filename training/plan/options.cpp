@@ -1,4 +1,4 @@
-#include "training/options.hpp"
+#include "training/plan/options.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "base/fork.hpp"
+#include "base/system/fork.hpp"
 
 #include <atomic>
 #include <map>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collectives/process_group.hpp"
-#include "training/plan.hpp"
+#include "training/plan/plan.hpp"
 
 namespace ringside::training {
 

@@ -1,4 +1,4 @@
-#include "training/same_options.hpp"
+#include "training/plan/same_options.hpp"
 
 #include <algorithm>
 #include <span>
@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
-#include "training/options.hpp"
+#include "training/plan/options.hpp"
 
 namespace ringside::training {
 namespace {

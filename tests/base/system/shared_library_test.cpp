@@ -1,5 +1,5 @@
 // Libraries that are opened at run time, with the C library's mathematics as an example.
-#include "base/shared_library.hpp"
+#include "base/system/shared_library.hpp"
 
 #include <doctest/doctest.h>
 
