@@ -14,9 +14,33 @@ from ringside.library import Group, RankFailure, RingsideError
 from ringside.program import Command, CommandError, Result
 
 # Not eval, which is a name of Python, nor launch, watch and status, which are for a terminal.
-COMMANDS = ("step", "prove", "synthesize", "msccl", "hello", "bench", "train", "compare", "timeline",
-            "generate", "tokenize", "account", "simulate", "postmortem")
+COMMANDS = (
+    "step",
+    "prove",
+    "synthesize",
+    "msccl",
+    "hello",
+    "bench",
+    "train",
+    "compare",
+    "timeline",
+    "generate",
+    "tokenize",
+    "account",
+    "simulate",
+    "postmortem",
+)
 globals().update({name: Command(name) for name in COMMANDS})
 
-__all__ = ["Algorithm", "CommandError", "Group", "RankFailure", "Result", "RingsideError",
-           "algorithm", "receive", "send", *COMMANDS]
+__all__ = [
+    "Algorithm",
+    "CommandError",
+    "Group",
+    "RankFailure",
+    "Result",
+    "RingsideError",
+    "algorithm",
+    "receive",
+    "send",
+    *COMMANDS,
+]

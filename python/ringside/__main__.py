@@ -13,8 +13,14 @@ from ringside.program import find_program
 
 # The commands that are Python, in the order of the help, and the module that declares each.
 COMMANDS: Dict[str, str] = {
-    "synthesize": "synthesize", "msccl": "msccl", "timeline": "timeline", "account": "account",
-    "simulate": "simulate", "watch": "watch", "postmortem": "postmortem"}
+    "synthesize": "synthesize",
+    "msccl": "msccl",
+    "timeline": "timeline",
+    "account": "account",
+    "simulate": "simulate",
+    "watch": "watch",
+    "postmortem": "postmortem",
+}
 
 
 def command_named(name: str) -> command_line.Command:
@@ -24,8 +30,16 @@ def command_named(name: str) -> command_line.Command:
 def commands_as_json() -> str:
     """What the program `ringside` asks for, to make its manual and completions complete."""
     commands = [command_line.command_as_data(command_named(name)) for name in COMMANDS]
-    return json.dumps({"name": "ringside", "description": "", "footer": "", "options": [],
-                       "subcommands": commands}, indent=1)
+    return json.dumps(
+        {
+            "name": "ringside",
+            "description": "",
+            "footer": "",
+            "options": [],
+            "subcommands": commands,
+        },
+        indent=1,
+    )
 
 
 def words_of_options(name: str) -> str:
@@ -36,11 +50,15 @@ def words_of_options(name: str) -> str:
 
 
 def list_of_commands(width: int) -> str:
-    lines = [command_line.two_columns(name, command_named(name).description, width)
-             for name in COMMANDS]
-    return ("Usage: python3 -m ringside COMMAND ...\n\nCommands that need no build:\n" +
-            "\n".join(lines) + "\n\nHelp for a command: python3 -m ringside COMMAND --help\n"
-            "Any other command of Ringside runs in the program `ringside`, where it is built.\n")
+    lines = [
+        command_line.two_columns(name, command_named(name).description, width) for name in COMMANDS
+    ]
+    return (
+        "Usage: python3 -m ringside COMMAND ...\n\nCommands that need no build:\n"
+        + "\n".join(lines)
+        + "\n\nHelp for a command: python3 -m ringside COMMAND --help\n"
+        "Any other command of Ringside runs in the program `ringside`, where it is built.\n"
+    )
 
 
 def become_program(words: Sequence[str]) -> int:
@@ -50,8 +68,10 @@ def become_program(words: Sequence[str]) -> int:
         os.execv(program, [program, *words])
     except RingsideError as error:
         known = command_line.did_you_mean(words[0], COMMANDS)
-        print(f"ringside: '{words[0]}' is no command that runs without a build{known}: {error}",
-              file=sys.stderr)
+        print(
+            f"ringside: '{words[0]}' is no command that runs without a build{known}: {error}",
+            file=sys.stderr,
+        )
     except OSError as error:
         print(f"ringside: cannot run {program}: {error.strerror}", file=sys.stderr)
     return 1

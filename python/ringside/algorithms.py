@@ -46,14 +46,18 @@ class Algorithm(os.PathLike):
         """Those of all ranks. One that has fewer steps than others does nothing in the last."""
         steps = [self(rank, size) for rank in range(size)]
         most = max(map(len, steps))
-        return [{"chunks": self.chunks(size), "steps": each + [{}] * (most - len(each))}
-                for each in steps]
+        return [
+            {"chunks": self.chunks(size), "steps": each + [{}] * (most - len(each))}
+            for each in steps
+        ]
 
     def cases(self):
         """What the file has: the schedules for each number of ranks."""
         root = {} if self.root is None else {"root": self.root}
-        return [{"collective": self.collective, **root, "schedules": self.schedules(size)}
-                for size in self.sizes]
+        return [
+            {"collective": self.collective, **root, "schedules": self.schedules(size)}
+            for size in self.sizes
+        ]
 
     def __fspath__(self):
         path = self._folder and os.path.join(self._folder.name, self.__name__ + ".json")

@@ -91,6 +91,7 @@ class Command:
 
 # Checks of values.
 
+
 def one_of(names: Iterable[str], also_called: Optional[Dict[str, str]] = None) -> Check:
     """Refuses any other value, with the name that was probably meant."""
     known = list(names)
@@ -100,6 +101,7 @@ def one_of(names: Iterable[str], also_called: Optional[Dict[str, str]] = None) -
             return text
         meant = (also_called or {}).get(text, text)
         raise ValueError(f"expected {', '.join(known)}, got '{text}'{did_you_mean(meant, known)}")
+
     return check
 
 
@@ -120,11 +122,13 @@ def whole_number(text: str) -> int:
 
 def in_range(least: float, most: float, of: Callable[[str], Any] = whole_number) -> Check:
     """A number from `least` to `most`; `of` is whole_number or number."""
+
     def check(text: str) -> Any:
         value = number(text)
         if not least <= value <= most:
             raise ValueError(f"a number from {least:.15g} to {most:.15g} is expected, not {text}")
         return of(text)
+
     return check
 
 
@@ -141,6 +145,7 @@ def at_least_one(thing: str) -> Check:
         if value < 1:
             raise ValueError(f"at least 1 {thing} is needed, not {value}")
         return value
+
     return check
 
 
@@ -159,24 +164,29 @@ def edits_between(a: str, b: str) -> int:
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """" (did you mean all_reduce?)" for "allreduce" or "all_reudce", or nothing if no name is near:
+    """ " (did you mean all_reduce?)" for "allreduce" or "all_reudce", or nothing if no name is near:
     more than a third of the letters changed is another word. The rule of base/text/words.hpp."""
+
     def letters(text: str) -> str:
         return text.replace("-", "").replace("_", "").lower()
+
     ranked = [(edits_between(letters(word), letters(name)), name) for name in names]
     edits, nearest = min(ranked, key=lambda each: each[0], default=(1, ""))
     return f" (did you mean {nearest}?)" if edits <= len(letters(word)) // 3 else ""
 
 
 def counted(count: int, thing: str) -> str:
-    """"1 step", "3 steps", "2 micro-batches"."""
+    """ "1 step", "3 steps", "2 micro-batches"."""
     return f"{count} {thing}" + ("" if count == 1 else "es" if thing.endswith("ch") else "s")
 
 
 # What goes to files and to the terminal.
 
-JSON_OPTION = Option("--json FILE", "Write the figures to this file; - writes them to standard "
-                     "output and the table to standard error")
+JSON_OPTION = Option(
+    "--json FILE",
+    "Write the figures to this file; - writes them to standard "
+    "output and the table to standard error",
+)
 
 
 def text_beside(json_file: Optional[str]) -> TextIO:
@@ -198,6 +208,7 @@ def write_text(path: str, text: str) -> None:
 
 # Help, for people and as data.
 
+
 def described(option: Option) -> Dict[str, Any]:
     """An option as `ringside help --as json` tells it."""
     first, _, rest = option.names.partition(" ")
@@ -206,17 +217,24 @@ def described(option: Option) -> Dict[str, Any]:
 
 
 def command_as_data(command: Command) -> Dict[str, Any]:
-    return {"name": command.name, "description": command.description,
-            "footer": command.notes.strip("\n"),
-            "options": [described(each) for each in (command.help_option, *command.options)
-                        if each.text],
-            "subcommands": []}
+    return {
+        "name": command.name,
+        "description": command.description,
+        "footer": command.notes.strip("\n"),
+        "options": [
+            described(each) for each in (command.help_option, *command.options) if each.text
+        ],
+        "subcommands": [],
+    }
 
 
 def two_columns(left: str, right: str, width: int) -> str:
     """A line of the help: names, and beside them their text; below them, where they are long."""
-    lines = [line for paragraph in right.split("\n")
-             for line in textwrap.wrap(paragraph, width - LEFT, break_on_hyphens=False) or [""]]
+    lines = [
+        line
+        for paragraph in right.split("\n")
+        for line in textwrap.wrap(paragraph, width - LEFT, break_on_hyphens=False) or [""]
+    ]
     first = f"  {left}"
     head = [first] if len(first) >= LEFT else [first.ljust(LEFT) + lines.pop(0)]
     return "\n".join(head + [" " * LEFT + line for line in lines])
@@ -225,8 +243,10 @@ def two_columns(left: str, right: str, width: int) -> str:
 def help_text(command: Command, width: int) -> str:
     arguments = [each for each in command.options if not each.words]
     usage = "".join(f" {each.key}" if each.required else f" [{each.key}]" for each in arguments)
-    parts = ["\n".join(textwrap.wrap(command.description, width)),
-             f"Usage: ringside {command.name} [OPTIONS]{usage}"]
+    parts = [
+        "\n".join(textwrap.wrap(command.description, width)),
+        f"Usage: ringside {command.name} [OPTIONS]{usage}",
+    ]
     groups: Dict[str, List[str]] = {}
     for each in [*arguments, command.help_option, *(o for o in command.options if o.words)]:
         if not each.text:
@@ -246,11 +266,17 @@ def terminal_width() -> int:
 
 # Reading the command line.
 
+
 class Counted(argparse.Action):
     """Stores a value, and counts how often the option is given."""
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any,
-                 option_string: Optional[str] = None) -> None:
+    def __call__(
+        self,
+        parser: Any,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: Optional[str] = None,
+    ) -> None:
         setattr(namespace, self.dest, values)
         parser.given[option_string] = parser.given.get(option_string, 0) + 1
 
@@ -274,8 +300,12 @@ class Parser(argparse.ArgumentParser):
         if option.value_name.endswith(",...") and option.default is None:
             settings["action"] = "extend"  # given twice, it has the values of both
         if option.words:
-            self.add_argument(*option.words, dest=option.key, required=option.required,
-                              **{"action": Counted, **settings})
+            self.add_argument(
+                *option.words,
+                dest=option.key,
+                required=option.required,
+                **{"action": Counted, **settings},
+            )
         elif option.value_name.endswith("..."):
             self.add_argument(option.key, nargs=argparse.REMAINDER, **settings)
         else:
@@ -313,6 +343,7 @@ class Parser(argparse.ArgumentParser):
 
 def converter(option: Option) -> Callable[[str], Any]:
     """The type that argparse calls: a check whose sentence it prints, or one for each value."""
+
     def convert(text: str) -> Any:
         try:
             if option.value_name.endswith(",..."):
@@ -320,12 +351,13 @@ def converter(option: Option) -> Callable[[str], Any]:
             return option.check(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
+
     return convert
 
 
 def run_command(command: Command, words: Sequence[str]) -> int:
     """Runs a command with the words that follow its name. Returns the exit code."""
-    own = words[:words.index("--")] if "--" in words else words
+    own = words[: words.index("--")] if "--" in words else words
     if "-h" in own or "--help" in own:
         print(help_text(command, terminal_width()), end="")
         return 0

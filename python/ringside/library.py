@@ -59,19 +59,29 @@ def load_library():
         raise RingsideError(
             f"cannot load {path}: {error}. Build it (cmake --build --preset release --target "
             "ringside_c), then install build/release/python with pip, or name the library in "
-            "RINGSIDE_LIBRARY") from None
+            "RINGSIDE_LIBRARY"
+        ) from None
     version = library.ringside_abi_version()
     if version != ABI_VERSION:
-        raise RingsideError(f"{path} has version {version} of the C interface, and this package "
-                            f"needs version {ABI_VERSION}: install both from one build")
+        raise RingsideError(
+            f"{path} has version {version} of the C interface, and this package "
+            f"needs version {ABI_VERSION}: install both from one build"
+        )
     kinds = {"p": c_void_p, "n": c_size_t, "i": c_int}
     for name, arguments in CALLS.items():
         function = getattr(library, "ringside_" + name)
         function.argtypes = [c_void_p, *(kinds[kind] for kind in arguments), c_void_p]
     library.ringside_last_error.restype = c_char_p
     library.ringside_listen.argtypes = [c_char_p, c_double, POINTER(c_void_p), POINTER(Address)]
-    library.ringside_connect.argtypes = [c_void_p, c_int, c_int, POINTER(Address), c_char_p,
-                                         c_char_p, c_double]
+    library.ringside_connect.argtypes = [
+        c_void_p,
+        c_int,
+        c_int,
+        POINTER(Address),
+        c_char_p,
+        c_char_p,
+        c_double,
+    ]
     library.ringside_abort.argtypes = [c_void_p, c_char_p]
     library.ringside_abort.restype = library.ringside_close.restype = None
     library.ringside_close.argtypes = library.ringside_transport.argtypes = [c_void_p]
@@ -164,8 +174,11 @@ class Group:
         addresses = (Address * size)()
         for address, contact in zip(addresses, contacts):
             ctypes.memmove(byref(address), contact, 64)
-        check(self.library.ringside_connect(handle, rank, size, addresses, contacts[0][64:],
-                                            name.encode(), timeout))
+        check(
+            self.library.ringside_connect(
+                handle, rank, size, addresses, contacts[0][64:], name.encode(), timeout
+            )
+        )
 
     def function(self, name):
         return getattr(self.library, "ringside_" + name)
@@ -179,8 +192,9 @@ class Group:
         return self.library.ringside_bytes_sent(self.handle)
 
     def algorithm(self, collective, count, type):
-        return text_of(self.library.ringside_algorithm(self.handle, collective.encode(), count,
-                                                       type))
+        return text_of(
+            self.library.ringside_algorithm(self.handle, collective.encode(), count, type)
+        )
 
     def abort(self, cause):
         if self.handle is not None:

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from ringside.library import RingsideError
@@ -46,13 +46,15 @@ def find_program():
         raise RingsideError(
             f"the program ringside is neither in a folder bin beside {package.parent} nor on PATH: "
             "build it (cmake --build --preset release --target ringside), and add its folder to "
-            "PATH or name the program in RINGSIDE_PROGRAM")
+            "PATH or name the program in RINGSIDE_PROGRAM"
+        )
     return found
 
 
 def declared(words):
     """The command_line.Command that these words run, if it is one of those that are Python."""
     from ringside.__main__ import COMMANDS, command_named  # which imports this file
+
     name = next((word for word in words if word != "help"), None)
     return command_named(name) if name in COMMANDS else None
 
@@ -67,20 +69,30 @@ def run(words):
     else:
         arguments = [find_program()]
     try:
-        return subprocess.run([*arguments, *words], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, errors="replace", env=environment)
+        return subprocess.run(
+            [*arguments, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
     except OSError as error:
-        raise RingsideError(f"cannot run {arguments[0]}: {error.strerror}. Name the program "
-                            "ringside in RINGSIDE_PROGRAM") from None
+        raise RingsideError(
+            f"cannot run {arguments[0]}: {error.strerror}. Name the program "
+            "ringside in RINGSIDE_PROGRAM"
+        ) from None
 
 
-@lru_cache(maxsize=None)
+@cache
 def options_of(command):
     """The options of a command, as the completions of a shell learn them."""
     if declared(command):
         return {word for option in declared(command).options for word in option.words}
-    return {line.split("\t")[0] for line in run(["help", "--as", "words", "--", *command])
-            .stdout.splitlines()}
+    return {
+        line.split("\t")[0]
+        for line in run(["help", "--as", "words", "--", *command]).stdout.splitlines()
+    }
 
 
 def text_of(value):

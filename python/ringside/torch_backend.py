@@ -43,21 +43,55 @@ from ringside import library as lib
 SLICE = 0.1  # seconds that a wait spends in C, before Python may run signal handlers
 CALLBACKS_END = 30.0  # seconds that the end of a program waits for callbacks of futures
 TYPES = {
-    torch.float32: lib.FP32, torch.float64: lib.FP64, torch.int32: lib.INT32,
-    torch.int64: lib.INT64, torch.float16: lib.FP16, torch.bfloat16: lib.BF16,
-    torch.uint8: lib.UINT8, torch.int8: lib.INT8, torch.int16: lib.INT16, torch.bool: lib.BOOL
+    torch.float32: lib.FP32,
+    torch.float64: lib.FP64,
+    torch.int32: lib.INT32,
+    torch.int64: lib.INT64,
+    torch.float16: lib.FP16,
+    torch.bfloat16: lib.BF16,
+    torch.uint8: lib.UINT8,
+    torch.int8: lib.INT8,
+    torch.int16: lib.INT16,
+    torch.bool: lib.BOOL,
 }
 RedOp = dist.ReduceOp.RedOpType
-OPS = {RedOp.SUM: lib.SUM, RedOp.PRODUCT: lib.PRODUCT, RedOp.MIN: lib.MIN, RedOp.MAX: lib.MAX,
-       RedOp.AVG: lib.AVG, RedOp.BAND: lib.BIT_AND, RedOp.BOR: lib.BIT_OR,
-       RedOp.BXOR: lib.BIT_XOR, RedOp.PREMUL_SUM: lib.SUM}
+OPS = {
+    RedOp.SUM: lib.SUM,
+    RedOp.PRODUCT: lib.PRODUCT,
+    RedOp.MIN: lib.MIN,
+    RedOp.MAX: lib.MAX,
+    RedOp.AVG: lib.AVG,
+    RedOp.BAND: lib.BIT_AND,
+    RedOp.BOR: lib.BIT_OR,
+    RedOp.BXOR: lib.BIT_XOR,
+    RedOp.PREMUL_SUM: lib.SUM,
+}
 HAS_BACKENDS = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15)
 FORWARDED = [
-    "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced",
-    "all_gather_single", "all_gather_single_coalesced", "reduce_scatter", "reduce_scatter_single",
-    "reduce_scatter_single_coalesced", "gather", "scatter", "all_to_all_single", "alltoall",
-    "barrier", "send", "recv", "recv_anysource", "monitored_barrier", "getBackendName", "setTimeout", "getSequenceNumberForGroup",
-    "setSequenceNumberForGroup"
+    "allreduce",
+    "allreduce_coalesced",
+    "broadcast",
+    "reduce",
+    "allgather",
+    "allgather_coalesced",
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
+    "gather",
+    "scatter",
+    "all_to_all_single",
+    "alltoall",
+    "barrier",
+    "send",
+    "recv",
+    "recv_anysource",
+    "monitored_barrier",
+    "getBackendName",
+    "setTimeout",
+    "getSequenceNumberForGroup",
+    "setSequenceNumberForGroup",
 ]
 groups = weakref.WeakSet()  # those that the end of the program closes
 completers = weakref.WeakSet()  # the threads that complete futures, for which it waits
@@ -119,8 +153,9 @@ class Work(dist.Work):
             elif end is not None and time.monotonic() >= end:
                 raise dist.DistBackendError(
                     f"Timed out waiting {1000 * limit:g}ms for {self.name} of group "
-                    f"\"{self.group.group_name}\" on rank {self.group.rank()}. The call runs on; "
-                    "destroy the group if the other ranks do not come")
+                    f'"{self.group.group_name}" on rank {self.group.rank()}. The call runs on; '
+                    "destroy the group if the other ranks do not come"
+                )
         self.group._forget_ended()  # calls before this one have ended too
         if self.failure is not None:
             raise self.failure
@@ -180,11 +215,14 @@ def plain(tensor):
 
 def require_cpu(tensor):
     if tensor.layout != torch.strided:
-        raise NotImplementedError("ringside reduces and moves dense tensors, not "
-                                  f"{tensor.layout}: call to_dense() first")
+        raise NotImplementedError(
+            f"ringside reduces and moves dense tensors, not {tensor.layout}: call to_dense() first"
+        )
     if tensor.device.type != "cpu":
-        raise RuntimeError(f"ringside moves tensors on the CPU, not on {tensor.device}: give the "
-                           "GPU a group of its own, new_group(backend=\"nccl\")")
+        raise RuntimeError(
+            f"ringside moves tensors on the CPU, not on {tensor.device}: give the "
+            'GPU a group of its own, new_group(backend="nccl")'
+        )
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -310,9 +348,12 @@ class ProcessGroup(dist.ProcessGroup):
             if later:
                 if self.completing is None:
                     self.completing = SimpleQueue()
-                    self.completer = threading.Thread(target=complete_futures, daemon=True,
-                                                      args=(self.completing,),
-                                                      name="ringside futures")
+                    self.completer = threading.Thread(
+                        target=complete_futures,
+                        daemon=True,
+                        args=(self.completing,),
+                        name="ringside futures",
+                    )
                     completers.add(self.completer)
                     self.completer.start()
                 self.completing.put(work)
@@ -325,8 +366,11 @@ class ProcessGroup(dist.ProcessGroup):
             self.made += 1
             self._forget_ended()
             handle = c_void_p()
-            self._check(self.ranks.function(name)(self.ranks.handle, *self._moved(used), peer, tag,
-                                                  byref(handle)))
+            self._check(
+                self.ranks.function(name)(
+                    self.ranks.handle, *self._moved(used), peer, tag, byref(handle)
+                )
+            )
             work = Work(self, name, handle, tensors, finish, result)
             self.messages.append(work)
         return work
@@ -355,8 +399,7 @@ class ProcessGroup(dist.ProcessGroup):
             raise NotImplementedError(f"ringside does not reduce {tensor.dtype}: convert it first")
         used = tensor
         if scaled and copy or not plain(tensor):
-            used = tensor.resolve_conj().resolve_neg().clone(
-                memory_format=torch.contiguous_format)
+            used = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         if scaled:
             used.mul_(reduce_op.__getstate__()[1])  # the factor, by a way that torch 2.11 has
         return used, op
@@ -378,8 +421,14 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.AllreduceOptions()
         (tensor,) = tensors
         used, op = self._reduced(tensor, opts.reduceOp)
-        return self._call("all_reduce", (*self._numbers(used), op), opts, used, tensors,
-                          None if used is tensor else lambda: tensor.copy_(used))
+        return self._call(
+            "all_reduce",
+            (*self._numbers(used), op),
+            opts,
+            used,
+            tensors,
+            None if used is tensor else lambda: tensor.copy_(used),
+        )
 
     def allreduce_coalesced(self, tensors, opts=None):
         """One call for the tensors of each type."""
@@ -388,11 +437,21 @@ class ProcessGroup(dist.ProcessGroup):
         for tensor in tensors:
             require_cpu(tensor)
             of_type.setdefault(tensor.dtype, []).append(tensor)
-        flats = [self._reduced(torch.cat([tensor.reshape(-1) for tensor in group]), opts.reduceOp)
-                 for group in of_type.values()]  # all are accepted before the first is sent
-        works = [self._call("all_reduce", (*self._numbers(used), op), opts, used, group,
-                            functools.partial(split_into, group, used))
-                 for (used, op), group in zip(flats, of_type.values())]
+        flats = [
+            self._reduced(torch.cat([tensor.reshape(-1) for tensor in group]), opts.reduceOp)
+            for group in of_type.values()
+        ]  # all are accepted before the first is sent
+        works = [
+            self._call(
+                "all_reduce",
+                (*self._numbers(used), op),
+                opts,
+                used,
+                group,
+                functools.partial(split_into, group, used),
+            )
+            for (used, op), group in zip(flats, of_type.values())
+        ]
         return works[0] if len(works) == 1 else All(self, works, tensors)
 
     def broadcast(self, tensors, opts=None):
@@ -400,16 +459,28 @@ class ProcessGroup(dist.ProcessGroup):
         (tensor,) = tensors
         require_cpu(tensor)
         used = tensor if plain(tensor) else contiguous(tensor)
-        return self._call("broadcast", (*self._moved(used), opts.rootRank), opts, used, tensors,
-                          None if used is tensor else lambda: tensor.copy_(used))
+        return self._call(
+            "broadcast",
+            (*self._moved(used), opts.rootRank),
+            opts,
+            used,
+            tensors,
+            None if used is tensor else lambda: tensor.copy_(used),
+        )
 
     def reduce(self, tensors, opts=None):
         opts = opts or dist.ReduceOptions()
         (tensor,) = tensors
         used, op = self._reduced(tensor, opts.reduceOp)
         is_root = opts.rootRank == self.rank()
-        return self._call("reduce", (*self._numbers(used), op, opts.rootRank), opts, used, tensors,
-                          (lambda: tensor.copy_(used)) if is_root and used is not tensor else None)
+        return self._call(
+            "reduce",
+            (*self._numbers(used), op, opts.rootRank),
+            opts,
+            used,
+            tensors,
+            (lambda: tensor.copy_(used)) if is_root and used is not tensor else None,
+        )
 
     def all_gather_single(self, output, input, opts=None):
         require_cpu(output)
@@ -419,9 +490,14 @@ class ProcessGroup(dist.ProcessGroup):
         used = output if plain(output) else contiguous(output)
         source = contiguous(input)
         address, count, type = self._moved(source)
-        return self._call("all_gather", (address, used.data_ptr(), count, None, type), opts,
-                          (source, used), [output],
-                          None if used is output else lambda: output.copy_(used))
+        return self._call(
+            "all_gather",
+            (address, used.data_ptr(), count, None, type),
+            opts,
+            (source, used),
+            [output],
+            None if used is output else lambda: output.copy_(used),
+        )
 
     def allgather(self, outputs, inputs, opts=None):
         (input,), (blocks,) = inputs, outputs
@@ -432,17 +508,28 @@ class ProcessGroup(dist.ProcessGroup):
         flat, source = flat_for(blocks), contiguous(input)
         address, count, type = self._moved(source)
         counts = lib.counts([self._moved(block)[1] for block in blocks])
-        return self._call("all_gather", (address, flat.data_ptr(), count, counts, type), opts,
-                          (source, flat), blocks, lambda: split_into(blocks, flat))
+        return self._call(
+            "all_gather",
+            (address, flat.data_ptr(), count, counts, type),
+            opts,
+            (source, flat),
+            blocks,
+            lambda: split_into(blocks, flat),
+        )
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
-        works = [self.allgather([[outputs[i] for outputs in output_lists]], [input], opts)
-                 for i, input in enumerate(inputs)]
+        works = [
+            self.allgather([[outputs[i] for outputs in output_lists]], [input], opts)
+            for i, input in enumerate(inputs)
+        ]
         return All(self, works, output_lists)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
-        return All(self, [self.all_gather_single(output, input, opts)
-                          for output, input in zip(outputs, inputs)], outputs)
+        return All(
+            self,
+            [self.all_gather_single(output, input, opts) for output, input in zip(outputs, inputs)],
+            outputs,
+        )
 
     def reduce_scatter_single(self, output, input, opts=None):
         opts = opts or dist.ReduceScatterOptions()
@@ -456,9 +543,14 @@ class ProcessGroup(dist.ProcessGroup):
         result = output if plain(output) else contiguous(output)
         address, _, type = self._numbers(used)
         to, count, _ = self._numbers(result)
-        return self._call("reduce_scatter", (address, to, count, counts, type, op), opts,
-                          (used, result), [output],
-                          None if result is output else lambda: output.copy_(result))
+        return self._call(
+            "reduce_scatter",
+            (address, to, count, counts, type, op),
+            opts,
+            (used, result),
+            [output],
+            None if result is output else lambda: output.copy_(result),
+        )
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         (output,), (blocks,) = outputs, inputs
@@ -466,13 +558,22 @@ class ProcessGroup(dist.ProcessGroup):
         for block in blocks:
             require_types(output, block)
         require_length("reduce_scatter", blocks[self.rank()], output.numel())
-        return self._reduce_blocks(output, torch.cat([block.reshape(-1) for block in blocks]),
-                                   lib.counts([self._elements(block) for block in blocks]),
-                                   opts or dist.ReduceScatterOptions())
+        return self._reduce_blocks(
+            output,
+            torch.cat([block.reshape(-1) for block in blocks]),
+            lib.counts([self._elements(block) for block in blocks]),
+            opts or dist.ReduceScatterOptions(),
+        )
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
-        return All(self, [self.reduce_scatter_single(output, input, opts)
-                          for output, input in zip(outputs, inputs)], outputs)
+        return All(
+            self,
+            [
+                self.reduce_scatter_single(output, input, opts)
+                for output, input in zip(outputs, inputs)
+            ],
+            outputs,
+        )
 
     def gather(self, outputs, inputs, opts=None):
         opts = opts or dist.GatherOptions()
@@ -484,8 +585,14 @@ class ProcessGroup(dist.ProcessGroup):
             require_length("gather", block, input.numel())
         flat, source = flat_for(blocks) if blocks else input, contiguous(input)
         address, count, type = self._moved(source)
-        return self._call("gather", (address, flat.data_ptr(), count, type, opts.rootRank), opts,
-                          (source, flat), blocks, lambda: split_into(blocks, flat))
+        return self._call(
+            "gather",
+            (address, flat.data_ptr(), count, type, opts.rootRank),
+            opts,
+            (source, flat),
+            blocks,
+            lambda: split_into(blocks, flat),
+        )
 
     def scatter(self, outputs, inputs, opts=None):
         opts = opts or dist.ScatterOptions()
@@ -498,9 +605,14 @@ class ProcessGroup(dist.ProcessGroup):
         source = torch.cat([b.reshape(-1) for b in blocks]) if blocks else output
         used = output if plain(output) else contiguous(output)
         address, count, type = self._moved(used)
-        return self._call("scatter", (source.data_ptr(), address, count, type, opts.rootRank), opts,
-                          (source, used), outputs,
-                          None if used is output else lambda: output.copy_(used))
+        return self._call(
+            "scatter",
+            (source.data_ptr(), address, count, type, opts.rootRank),
+            opts,
+            (source, used),
+            outputs,
+            None if used is output else lambda: output.copy_(used),
+        )
 
     def all_to_all_single(self, output, input, output_splits, input_splits, opts=None):
         require_cpu(output)
@@ -508,40 +620,64 @@ class ProcessGroup(dist.ProcessGroup):
         received = self._block_lengths(output, output_splits, "output")
         sent = self._block_lengths(input, input_splits, "input")
         used = output if plain(output) else contiguous(output)
-        return self._exchange(used, contiguous(input), sent, received, opts, [output],
-                              None if used is output else lambda: output.copy_(used))
+        return self._exchange(
+            used,
+            contiguous(input),
+            sent,
+            received,
+            opts,
+            [output],
+            None if used is output else lambda: output.copy_(used),
+        )
 
     def _block_lengths(self, tensor, splits, which):
         """The elements of each rank's block; splits count rows."""
         rows = tensor.shape[0] if tensor.dim() else 0
         if not splits:
             if rows % self.size():
-                raise RuntimeError(f"all_to_all: {rows} rows of the {which} tensor do not divide "
-                                   f"equally across group size {self.size()}")
+                raise RuntimeError(
+                    f"all_to_all: {rows} rows of the {which} tensor do not divide "
+                    f"equally across group size {self.size()}"
+                )
             splits = [rows // self.size()] * self.size()
         if len(splits) != self.size() or sum(splits) != rows:
-            raise RuntimeError(f"all_to_all: expected {self.size()} split sizes that add up to the "
-                               f"{rows} rows of the {which} tensor, got {splits}")
+            raise RuntimeError(
+                f"all_to_all: expected {self.size()} split sizes that add up to the "
+                f"{rows} rows of the {which} tensor, got {splits}"
+            )
         return [split * (tensor.numel() // rows if rows else 0) for split in splits]
 
     def _exchange(self, output, input, sent, received, opts, result, finish):
         width = max(1, self._moved(input)[1] // max(1, input.numel()))  # bytes of an unknown type
         equal = len(set(sent + received)) <= 1
-        lists = (None, None) if equal else (lib.list_of(n * width for n in sent),
-                                            lib.list_of(n * width for n in received))
-        return self._call("all_to_all", (input.data_ptr(), output.data_ptr(), sent[0] * width,
-                                         *lists, self._moved(input)[2]), opts, (input, output),
-                          result, finish)
+        lists = (
+            (None, None)
+            if equal
+            else (lib.list_of(n * width for n in sent), lib.list_of(n * width for n in received))
+        )
+        return self._call(
+            "all_to_all",
+            (input.data_ptr(), output.data_ptr(), sent[0] * width, *lists, self._moved(input)[2]),
+            opts,
+            (input, output),
+            result,
+            finish,
+        )
 
     def alltoall(self, outputs, inputs, opts=None):
         for tensor in (*outputs, *inputs):
             require_cpu(tensor)
             require_types(outputs[0], tensor)
         flat = flat_for(outputs)
-        return self._exchange(flat, torch.cat([input.reshape(-1) for input in inputs]),
-                              [input.numel() for input in inputs],
-                              [output.numel() for output in outputs], opts, outputs,
-                              lambda: split_into(outputs, flat))
+        return self._exchange(
+            flat,
+            torch.cat([input.reshape(-1) for input in inputs]),
+            [input.numel() for input in inputs],
+            [output.numel() for output in outputs],
+            opts,
+            outputs,
+            lambda: split_into(outputs, flat),
+        )
 
     def barrier(self, opts=None):
         return self._call("barrier", (), opts, None, [])
@@ -555,8 +691,14 @@ class ProcessGroup(dist.ProcessGroup):
         (tensor,) = tensors
         require_cpu(tensor)
         used = tensor if plain(tensor) else contiguous(tensor)
-        return self._message("recv", [used, tensor], source, tag, tensors,
-                             None if used is tensor else lambda: tensor.copy_(used))
+        return self._message(
+            "recv",
+            [used, tensor],
+            source,
+            tag,
+            tensors,
+            None if used is tensor else lambda: tensor.copy_(used),
+        )
 
     def recv_anysource(self, tensors, tag):
         return self.recv(tensors, -1, tag)
@@ -567,8 +709,10 @@ class ProcessGroup(dist.ProcessGroup):
         """A barrier over the store, which knows who has come. The words are those of gloo."""
         timeout = self.timeout if timeout is None else timeout
         if timeout <= timedelta(0):
-            raise dist.DistBackendError(f"Rank {self.rank()} timed out in monitoredBarrier: "
-                                        f"expected a timeout of more than 0 ms, got {timeout}")
+            raise dist.DistBackendError(
+                f"Rank {self.rank()} timed out in monitoredBarrier: "
+                f"expected a timeout of more than 0 ms, got {timeout}"
+            )
         self.monitored += 1
         keys = [f"ringside/barrier/{self.monitored}/{r}" for r in range(self.size())]
         self.store.set(keys[self.rank()], "here")
@@ -577,11 +721,18 @@ class ProcessGroup(dist.ProcessGroup):
         except Exception:
             missing = [str(r) for r in range(self.size()) if not self.store.check([keys[r]])]
             late = missing if wait_all_ranks else missing[:1]
-            failed = (f"Rank{'s' * (len(late) > 1)} {', '.join(late)} failed to pass "
-                      f"monitoredBarrier in {1000 * timeout.total_seconds():g} ms")
-            raise dist.DistBackendError(failed if self.rank() == 0 else (
-                f"Rank {self.rank()} successfully reached monitoredBarrier, but received errors "
-                f"while waiting for send/recv from rank 0, which waits as well: {failed}")) from None
+            failed = (
+                f"Rank{'s' * (len(late) > 1)} {', '.join(late)} failed to pass "
+                f"monitoredBarrier in {1000 * timeout.total_seconds():g} ms"
+            )
+            raise dist.DistBackendError(
+                failed
+                if self.rank() == 0
+                else (
+                    f"Rank {self.rank()} successfully reached monitoredBarrier, but received errors "
+                    f"while waiting for send/recv from rank 0, which waits as well: {failed}"
+                )
+            ) from None
 
     # Names of torch before 2.12
     _allgather_base = all_gather_single
@@ -654,13 +805,15 @@ class Closed:
         self.process = ranks.process
 
     def function(self, name):
-        raise dist.DistBackendError(f"{name}: the process group was destroyed, and its connections "
-                                    "are closed")
+        raise dist.DistBackendError(
+            f"{name}: the process group was destroyed, and its connections are closed"
+        )
 
     def abort(self, cause):
         pass
 
-    close = lambda self: None
+    def close(self):
+        pass
 
 
 def complete_futures(works):
@@ -694,11 +847,14 @@ def require_types(output, input):
 
 def require_length(name, tensor, elements):
     if tensor.numel() != elements:
-        raise ValueError(f"{name}: expected a tensor of {elements} elements, got "
-                         f"{tensor.numel()}, shape {tuple(tensor.shape)}")
+        raise ValueError(
+            f"{name}: expected a tensor of {elements} elements, got "
+            f"{tensor.numel()}, shape {tuple(tensor.shape)}"
+        )
 
 
 # ---- How a group is made
+
 
 def hosts_of(store):
     """This host as the host of the store reaches it, and that host as this one does: addresses."""
@@ -711,8 +867,9 @@ def hosts_of(store):
         with socket.create_connection((name, store.port), timeout=5) as route:
             return route.getsockname()[0], route.getpeername()[0]
     except OSError as error:
-        raise dist.DistBackendError(f"the store at {name}:{store.port}, where the ranks meet, "
-                                    f"cannot be reached ({error})") from None
+        raise dist.DistBackendError(
+            f"the store at {name}:{store.port}, where the ranks meet, cannot be reached ({error})"
+        ) from None
 
 
 def is_loopback(address):
@@ -735,7 +892,8 @@ def create(opts, _backend_options=None):
             raise dist.DistBackendError(
                 f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {size} never "
                 f"came to the process group within {opts.timeout.total_seconds():g} s (Timed out: "
-                f"{str(error).splitlines()[0]})") from None
+                f"{str(error).splitlines()[0]})"
+            ) from None
         return [store.get(key) for key in keys]
 
     def exchange(contact):
@@ -755,10 +913,15 @@ def create(opts, _backend_options=None):
     members = list(opts.global_ranks_in_group)
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"group{opts.group_id}")
     try:
-        ranks = lib.Group(rank, size, own_address(), exchange,
-                          os.environ.get("RINGSIDE_JOB_KEY") or secrets.token_hex(16),
-                          f"{name}@{','.join(map(str, members))}" if members else "",
-                          opts.timeout.total_seconds())
+        ranks = lib.Group(
+            rank,
+            size,
+            own_address(),
+            exchange,
+            os.environ.get("RINGSIDE_JOB_KEY") or secrets.token_hex(16),
+            f"{name}@{','.join(map(str, members))}" if members else "",
+            opts.timeout.total_seconds(),
+        )
     except lib.RingsideError as failure:
         raise error_from(failure) from None
     return ProcessGroup(ranks, store, opts.timeout)
@@ -772,8 +935,9 @@ def use_for_gloo():
 
     def replaced(backend):
         asked = c10d.BackendConfig(dist.Backend(str(backend))).get_device_backend_map()
-        here = {name for device, name in asked.items()
-                if device == "cpu" or torch.cuda.is_available()}
+        here = {
+            name for device, name in asked.items() if device == "cpu" or torch.cuda.is_available()
+        }
         # torch makes no other backend beside ours: a group with one for the GPU stays as it is.
         return "ringside" if here == {"gloo"} else backend
 
@@ -800,10 +964,13 @@ def count_groups_over_gloo():
     @atexit.register
     def tell():
         if count := made.count(os.getpid()):
-            print(f"ringside: RINGSIDE_AS_GLOO=1 is set, but this rank made {count} "
-                  f"group{'s' * (count > 1)} over gloo. A group that also has a backend for the "
-                  "GPU is not replaced: give the CPU a group of its own, new_group(backend="
-                  "\"ringside\")", file=sys.stderr)
+            print(
+                f"ringside: RINGSIDE_AS_GLOO=1 is set, but this rank made {count} "
+                f"group{'s' * (count > 1)} over gloo. A group that also has a backend for the "
+                "GPU is not replaced: give the CPU a group of its own, new_group(backend="
+                '"ringside")',
+                file=sys.stderr,
+            )
 
     dist.ProcessGroupGloo.__init__ = counted
 
@@ -822,9 +989,11 @@ def refuse_mixed_operations():
             operations = {str(call.redop) for call in calls}
             if isinstance(group, ProcessGroup) and len(operations) > 1:
                 del c10d._world.pg_coalesce_state[group]
-                raise ValueError("expected one operation for all reductions that are coalesced, "
-                                 f"got {', '.join(sorted(operations))}: coalesce those of each "
-                                 "operation apart")
+                raise ValueError(
+                    "expected one operation for all reductions that are coalesced, "
+                    f"got {', '.join(sorted(operations))}: coalesce those of each "
+                    "operation apart"
+                )
 
     collecting.cell_contents = checked
 
@@ -850,4 +1019,5 @@ def register():
         use_for_gloo()
     if os.environ.get("RINGSIDE_WATCH"):
         from ringside.witness import watch
+
         watch(os.environ["RINGSIDE_WATCH"], ProcessGroup, Work)

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn.modules.module import (register_module_forward_hook,
-                                     register_module_forward_pre_hook)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -54,7 +53,9 @@ class Model:
         self.owners = {}  # id of a parameter -> the first (module, name): some modules share one
         self.gathered = self.most_gathered = 0  # elements, in a forward
         self.outputs = []  # (storage, elements) of what the last forward gathered
-        self.resting = self.kept = 0  # elements: parameters, and gathered ones that still lie in memory
+        self.resting = self.kept = (
+            0  # elements: parameters, and gathered ones that still lie in memory
+        )
         self.trained = self.with_state = 0  # elements of those that are trained; that have state
         self.state = 0  # bytes
 
@@ -78,18 +79,27 @@ class Model:
         states = optimizer.state
         held = 0
         for parameter in self.parameters:
-            tensors = [local(each) for each in states.get(parameter, {}).values()
-                       if torch.is_tensor(each) and each.numel() > 1]
+            tensors = [
+                local(each)
+                for each in states.get(parameter, {}).values()
+                if torch.is_tensor(each) and each.numel() > 1
+            ]
             if tensors:
                 held += local(parameter).numel()
                 self.state += sum(t.numel() * t.element_size() for t in tensors)
         self.with_state += held
 
     def report(self):
-        return {"model": self.name, "resting": self.resting, "gathered": self.most_gathered,
-                "computing": sum(self.computing.values()), "kept": self.kept,
-                "trained": self.trained, "with_state": self.with_state,
-                "state_bytes": self.state}
+        return {
+            "model": self.name,
+            "resting": self.resting,
+            "gathered": self.most_gathered,
+            "computing": sum(self.computing.values()),
+            "kept": self.kept,
+            "trained": self.trained,
+            "with_state": self.with_state,
+            "state_bytes": self.state,
+        }
 
 
 class Backward:
@@ -160,7 +170,9 @@ class Witness:
             for output in result:
                 elements = local(output).numel()
                 self.model.gathered += elements
-                self.model.outputs.append((StorageWeakRef(local(output).untyped_storage()), elements))
+                self.model.outputs.append(
+                    (StorageWeakRef(local(output).untyped_storage()), elements)
+                )
         self.wait(waited)
 
     def wait(self, seconds):
@@ -171,8 +183,12 @@ class Witness:
     # ---- Forward, backward and step
 
     def before_forward(self, module, _arguments):
-        if (self.depth == 0 and self.backward is None and self.group is not None
-                and next(module.parameters(), None) is not None):  # a loss has none
+        if (
+            self.depth == 0
+            and self.backward is None
+            and self.group is not None
+            and next(module.parameters(), None) is not None
+        ):  # a loss has none
             model = self.models.get(id(module))
             if model is None or model.module() is not module:
                 model = self.models[id(module)] = Model(module)
@@ -190,7 +206,10 @@ class Witness:
         if self.model is not None and self.backward is None:
             for name, parameter in module._parameters.items():
                 key = (id(module), name)
-                if parameter is not None and self.model.owners.setdefault(id(parameter), key) == key:
+                if (
+                    parameter is not None
+                    and self.model.owners.setdefault(id(parameter), key) == key
+                ):
                     computing = self.model.computing
                     computing[key] = max(local(parameter).numel(), computing.get(key, 0))
 
@@ -232,18 +251,27 @@ class Witness:
         gradients = [(bytes, ready, b.ready) for b in reduced for bytes, ready in b.calls]
         waits = [w for b in reduced for w in b.waits if w[1] < b.ready]
         report = {
-            "test": self.test, "rank": group.rank(), "size": group.size(),
-            "transport": group.ranks.transport, "began_ns": self.began,
-            "bytes_sent": group.ranks.bytes_sent, "waited_seconds": self.waited,
-            "calls": [{"collective": collective, "label": label, "calls": calls, "bytes": bytes}
-                      for (collective, label), (calls, bytes) in self.calls.items()],
+            "test": self.test,
+            "rank": group.rank(),
+            "size": group.size(),
+            "transport": group.ranks.transport,
+            "began_ns": self.began,
+            "bytes_sent": group.ranks.bytes_sent,
+            "waited_seconds": self.waited,
+            "calls": [
+                {"collective": collective, "label": label, "calls": calls, "bytes": bytes}
+                for (collective, label), (calls, bytes) in self.calls.items()
+            ],
             "backwards": len(reduced),
-            "reductions": len(gradients), "reduced_bytes": sum(g[0] for g in gradients),
+            "reductions": len(gradients),
+            "reduced_bytes": sum(g[0] for g in gradients),
             "early_reductions": sum(1 for g in gradients if g[1] < g[2]),
             "early_bytes": sum(g[0] for g in gradients if g[1] < g[2]),
-            "waits_in_backward": len(waits), "waited_in_backward_seconds": sum(w[0] for w in waits),
+            "waits_in_backward": len(waits),
+            "waited_in_backward_seconds": sum(w[0] for w in waits),
             "optimizers": sorted({type(o).__name__ for o in self.optimizers.values()}),
-            "models": [model.report() for model in self.models.values()]}
+            "models": [model.report() for model in self.models.values()],
+        }
         name = f"{self.began}-{os.getpid()}"
         (self.folder / f"{name}.part").write_text(json.dumps(report))
         (self.folder / f"{name}.part").rename(self.folder / f"{name}.json")  # whole or not at all
@@ -288,8 +316,9 @@ def watch(folder, ProcessGroup, Work):
     ProcessGroup._message, ProcessGroup.shutdown = watched_message, watched_shutdown
     Work.wait = Work.synchronize = watched_wait
     backward = torch.autograd.backward
-    torch.autograd.backward = lambda *args, **options: witness.run_backward(backward, *args,
-                                                                           **options)
+    torch.autograd.backward = lambda *args, **options: witness.run_backward(
+        backward, *args, **options
+    )
     register_module_forward_pre_hook(witness.before_forward)
     register_module_forward_hook(witness.after_forward, always_call=True)
     register_optimizer_step_post_hook(witness.after_step)

@@ -1,25 +1,44 @@
 """The commands that are Python: their arguments, their help, and what goes wrong, without a build.
 
-    command_line_test.py CASE ...     the functions test_CASE below; without CASE all
+command_line_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import io
 import json
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
 from ringside.__main__ import COMMANDS, commands_as_json, main
-from ringside.command_line import (Command, Exit, Flag, Option, UsageError, at_least_one, described,
-                                   help_text, in_range, number, one_of, run_command)
+from ringside.command_line import (
+    Command,
+    Exit,
+    Flag,
+    Option,
+    UsageError,
+    at_least_one,
+    described,
+    help_text,
+    in_range,
+    number,
+    one_of,
+    run_command,
+)
 from ringside.library import RingsideError
 
 seen = []
-DRAW = Command("draw", "Draw an algorithm, step by step", seen.append, [
-    Option("algorithm NAME", "ring or tree", one_of(["ring", "tree"]), required=True),
-    Option("-n,--ranks N", "Number of ranks, 1 to 64 [4]", in_range(1, 64), default=4),
-    Option("--time-limit SECONDS", "Give up after so long [300]", in_range(0, 1e9, number)),
-    Option("--bytes SIZE,...", "Sizes", at_least_one("byte"), group="Sizes"),
-    Flag("--list", "A table instead of the picture"),
-], notes="A picture.\n\nExamples:\n  ringside draw ring\n      the ring\n")
+DRAW = Command(
+    "draw",
+    "Draw an algorithm, step by step",
+    seen.append,
+    [
+        Option("algorithm NAME", "ring or tree", one_of(["ring", "tree"]), required=True),
+        Option("-n,--ranks N", "Number of ranks, 1 to 64 [4]", in_range(1, 64), default=4),
+        Option("--time-limit SECONDS", "Give up after so long [300]", in_range(0, 1e9, number)),
+        Option("--bytes SIZE,...", "Sizes", at_least_one("byte"), group="Sizes"),
+        Flag("--list", "A table instead of the picture"),
+    ],
+    notes="A picture.\n\nExamples:\n  ringside draw ring\n      the ring\n",
+)
 
 
 def run(*words, command=DRAW):
@@ -61,20 +80,27 @@ def test_errors_have_an_exit_code():
     def command(error):
         def fail(_):
             raise error
+
         return Command("fail", "Fails", fail)
+
     assert run(command=command(RingsideError("no file x"))) == (1, "", "ringside: no file x\n")
     assert run(command=command(Exit(3))) == (3, "", "")
     assert run(command=command(UsageError("no"))) == (
-        2, "", "ringside: no\nTry: ringside fail --help\n")
+        2,
+        "",
+        "ringside: no\nTry: ringside fail --help\n",
+    )
 
 
 def test_help_has_all_options():
     code, out, err = run("--help")
     assert code == 0 and err == ""
     assert out == help_text(DRAW, 80)
-    assert out.startswith("Draw an algorithm, step by step\n\n"
-                          "Usage: ringside draw [OPTIONS] algorithm\n\nPositionals:\n"
-                          "  algorithm NAME (required) ring or tree\n\nOptions:\n")
+    assert out.startswith(
+        "Draw an algorithm, step by step\n\n"
+        "Usage: ringside draw [OPTIONS] algorithm\n\nPositionals:\n"
+        "  algorithm NAME (required) ring or tree\n\nOptions:\n"
+    )
     assert "\n  -n,--ranks N              Number of ranks, 1 to 64 [4]\n" in out
     assert "\nSizes:\n  --bytes SIZE,...          Sizes\n" in out
     assert out.endswith("\nExamples:\n  ringside draw ring\n      the ring\n")
@@ -83,11 +109,18 @@ def test_help_has_all_options():
 
 def test_options_are_data():
     assert described(DRAW.options[0]) == {
-        "names": "[algorithm] NAME", "text": "ring or tree", "group": "Options", "words": []}
+        "names": "[algorithm] NAME",
+        "text": "ring or tree",
+        "group": "Options",
+        "words": [],
+    }
     assert described(Option("TRACE", "A file"))["names"] == "[TRACE]"
     assert described(DRAW.options[1]) == {
-        "names": "-n,--ranks N", "text": "Number of ranks, 1 to 64 [4]", "group": "Options",
-        "words": ["-n", "--ranks"]}
+        "names": "-n,--ranks N",
+        "text": "Number of ranks, 1 to 64 [4]",
+        "group": "Options",
+        "words": ["-n", "--ranks"],
+    }
 
 
 def test_every_command_tells_itself():

@@ -6,6 +6,7 @@ every axis, equal but for the padding of shards and the reports of norm and loss
 RINGSIDE_LEDGER_PROGRAM names the test program that trains on a sample of meshes and writes the
 ledgers (tests/training/mesh/mesh_ledger_test.cpp); with RINGSIDE_WHOLE_TABLE=1 on all of them.
 """
+
 import json
 import os
 import subprocess
@@ -23,8 +24,14 @@ from ringside.planning.memory import memory_of_rank
 from ringside.planning.mesh import parse_mesh
 from ringside.planning.model import Experts, Model, on_mesh
 from ringside.planning.pipeline import RECEIVES, lower, make_schedule, message_of
-from ringside.planning.plan import (PipelinePart, Plan, Types, placement_of, recomputation_from,
-                                    stages_per_rank)
+from ringside.planning.plan import (
+    PipelinePart,
+    Plan,
+    Types,
+    placement_of,
+    recomputation_from,
+    stages_per_rank,
+)
 from ringside.planning.schedules import GENERATORS
 from ringside.planning.stage_load import load_of
 
@@ -33,32 +40,63 @@ PROGRAM = os.environ.get("RINGSIDE_LEDGER_PROGRAM")
 
 def model_of(case):
     experts = Experts(4, 2, 88) if case["experts"] else None
-    return Model("small", "", "llama", 512, 64, 9, 8, 4, 8, 88 if experts else 176, sequence=64,
-                 experts=experts, own=True)
+    return Model(
+        "small",
+        "",
+        "llama",
+        512,
+        64,
+        9,
+        8,
+        4,
+        8,
+        88 if experts else 176,
+        sequence=64,
+        experts=experts,
+        own=True,
+    )
 
 
 def plan_of(case):
     strategy = case["strategy"]
-    return Plan(parse_mesh(case["mesh"]), case["schedule"], case["chunks"], case["micro_batch"],
-                case["micro_batches"], 64, case["exchange"], case["token_order"],
-                int(strategy[4:]) if strategy.startswith("zero") else 0,
-                recomputation_from("full" if case["recompute"] else "none"),
-                case["sequence_parallel"], types=Types(4.0, 4.0, 4.0),
-                gradient_copies=case["gradient_copies"], bucket_bytes=case["bucket_bytes"])
+    return Plan(
+        parse_mesh(case["mesh"]),
+        case["schedule"],
+        case["chunks"],
+        case["micro_batch"],
+        case["micro_batches"],
+        64,
+        case["exchange"],
+        case["token_order"],
+        int(strategy[4:]) if strategy.startswith("zero") else 0,
+        recomputation_from("full" if case["recompute"] else "none"),
+        case["sequence_parallel"],
+        types=Types(4.0, 4.0, 4.0),
+        gradient_copies=case["gradient_copies"],
+        bucket_bytes=case["bucket_bytes"],
+    )
 
 
 def sent_by_formula(model, plan):
     """Bytes of each axis in a step, the mean over the ranks of the pipeline."""
     p, m, n = plan.mesh.size("pp"), plan.micro_batches, plan.state_ranks
     model = on_mesh(model, plan.mesh.size("ep"))
-    load, rank_of, sent = load_of(model, plan, find_machine("laptop")), placement_of(plan), \
-        defaultdict(float)
+    load, rank_of, sent = (
+        load_of(model, plan, find_machine("laptop")),
+        placement_of(plan),
+        defaultdict(float),
+    )
     for stage in load.stages:
         for axis, calls, times in load.calls_of(stage, m):
             # Gathers are counted below: a unit may stay whole from one action to the next.
             if calls is not stage.gather_forward and calls is not stage.gather_backward:
-                ranks = n if axis == plan.state_axis != "cp" else \
-                    plan.copies if axis == "dp" else plan.mesh.size(axis)
+                ranks = (
+                    n
+                    if axis == plan.state_axis != "cp"
+                    else plan.copies
+                    if axis == "dp"
+                    else plan.mesh.size(axis)
+                )
                 sent[axis] += times * calls.sent(ranks) / p
         sent["tp"] += stage.tensor_sums / p
     crossed = sum(a != b for a, b in zip(rank_of, rank_of[1:]))
@@ -77,8 +115,14 @@ def most_messages(plan):
     p = plan.mesh.size("pp")
     if p == 1:
         return 0
-    lowered = lower(make_schedule(plan.schedule, p, stages_per_rank(plan) or
-                                  GENERATORS[plan.schedule].default, plan.micro_batches))
+    lowered = lower(
+        make_schedule(
+            plan.schedule,
+            p,
+            stages_per_rank(plan) or GENERATORS[plan.schedule].default,
+            plan.micro_batches,
+        )
+    )
     most = 0
     for actions in lowered.actions:
         posted = 0
@@ -107,8 +151,13 @@ def faults_of_memory(case, model, plan):
     """What a recomputed block holds under sequence parallel is counted 3 % too low. Of experts
     equal loads are counted, and a run has others."""
     slack = depends_on_time(case, model, plan)
-    bar = 0.08 if case["experts"] else \
-        0.03 if case["recompute"] and case["sequence_parallel"] else 0.02
+    bar = (
+        0.08
+        if case["experts"]
+        else 0.03
+        if case["recompute"] and case["sequence_parallel"]
+        else 0.02
+    )
     for rank, seen in enumerate(case["ranks"]):
         memory = memory_of_rank(model, plan, plan.mesh.coordinate(rank, "pp"))
         for kind in ("parameters", "optimizer_state"):
@@ -131,11 +180,16 @@ def faults_of_bytes(case, model, plan):
         sharded = axis != "pp" and case["strategy"].startswith("zero")
         share = 0.03 if axis == "ep" else 0.005 if sharded else 0.0
         sent = [seen["sent"][axis] for seen in ranks]
-        busiest = [each * p for rank, each in enumerate(sent)
-                   if plan.mesh.coordinate(rank, "pp") == told.busiest]
+        busiest = [
+            each * p
+            for rank, each in enumerate(sent)
+            if plan.mesh.coordinate(rank, "pp") == told.busiest
+        ]
         by_account = sum(each.bytes for each in told.traffic if each.axis == axis)
-        for what, said, seen in (("formula", formula[axis], sum(sent) / len(ranks)),
-                                 ("account", by_account, sum(busiest) / len(ranks))):
+        for what, said, seen in (
+            ("formula", formula[axis], sum(sent) / len(ranks)),
+            ("account", by_account, sum(busiest) / len(ranks)),
+        ):
             if abs(said - seen) > 64 + share * seen:
                 yield f"{axis}: {said:,.0f} bytes by the {what}, sent {seen:,.0f}"
 
@@ -143,14 +197,21 @@ def faults_of_bytes(case, model, plan):
 def test_the_account_of_a_plan_is_what_its_run_keeps_and_sends():
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "ledger.json")
-        done = subprocess.run([PROGRAM], env={**os.environ, "RINGSIDE_LEDGER": str(file)},
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [PROGRAM],
+            env={**os.environ, "RINGSIDE_LEDGER": str(file)},
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-1000:]
         cases = json.loads(file.read_text())
     assert len(cases) > 20
-    faults = [f"{case['case']}: {fault}" for case in cases for compare in
-              (faults_of_memory, faults_of_bytes)
-              for fault in compare(case, model_of(case), plan_of(case))]
+    faults = [
+        f"{case['case']}: {fault}"
+        for case in cases
+        for compare in (faults_of_memory, faults_of_bytes)
+        for fault in compare(case, model_of(case), plan_of(case))
+    ]
     print(f"{len(cases)} runs")
     assert not faults, "\n".join(faults[:20])
 

@@ -1,7 +1,8 @@
 """Algorithms as data: messages packed into schedules, and the proof in Python beside the program's.
 
-    lockstep_test.py CASE ...     the functions test_CASE below; without CASE all
+lockstep_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import copy
 import json
 import random
@@ -14,14 +15,28 @@ from ringside.lab.lockstep import COLLECTIVES, Message, faults_of, pack_messages
 
 
 def algorithm(collective, size, chunks, messages, root=None):
-    return {"collective": collective, "root": root,
-            "schedules": pack_messages(size, chunks, messages)}
+    return {
+        "collective": collective,
+        "root": root,
+        "schedules": pack_messages(size, chunks, messages),
+    }
 
 
 def test_messages_are_packed_into_steps_that_keep_their_order():
     # Rank 1 sends on what it received, and is overwritten only after that.
-    steps = [each["steps"] for each in pack_messages(3, 2, [
-        Message(0, 1, 0), Message(0, 2, 1), Message(1, 2, 0, action="add"), Message(2, 1, 0, 2)])]
+    steps = [
+        each["steps"]
+        for each in pack_messages(
+            3,
+            2,
+            [
+                Message(0, 1, 0),
+                Message(0, 2, 1),
+                Message(1, 2, 0, action="add"),
+                Message(2, 1, 0, 2),
+            ],
+        )
+    ]
     assert [len(each) for each in steps] == [4, 4, 4]
     assert steps[0][0] == {"send": {"to": 1, "first": 0, "count": 1}}
     assert steps[0][1] == {"send": {"to": 2, "first": 1, "count": 1}}
@@ -30,10 +45,17 @@ def test_messages_are_packed_into_steps_that_keep_their_order():
     assert steps[2][2] == {"receive": {"from": 1, "first": 0, "count": 1, "action": "add"}}
     assert steps[2][3]["send"] == {"to": 1, "first": 0, "count": 2}  # after it has received chunk 0
     # Rank 1 sends its chunk in step 1, because rank 2 receives in step 0, and is overwritten then.
-    steps = [each["steps"] for each in pack_messages(4, 2, [
-        Message(0, 2, 1), Message(1, 2, 0), Message(3, 1, 0)])]
-    assert steps[1] == [{}, {"send": {"to": 2, "first": 0, "count": 1}, "receive": {
-        "from": 3, "first": 0, "count": 1, "action": "overwrite"}}]
+    steps = [
+        each["steps"]
+        for each in pack_messages(4, 2, [Message(0, 2, 1), Message(1, 2, 0), Message(3, 1, 0)])
+    ]
+    assert steps[1] == [
+        {},
+        {
+            "send": {"to": 2, "first": 0, "count": 1},
+            "receive": {"from": 3, "first": 0, "count": 1, "action": "overwrite"},
+        },
+    ]
     assert pack_messages(2, 1, []) == [{"chunks": 1, "steps": []}] * 2
 
 
@@ -50,19 +72,25 @@ def test_a_promise_that_is_kept_is_proved():
 
 def test_what_is_wrong_is_a_sentence():
     assert faults_of(algorithm("all_reduce", 2, 1, [Message(0, 1, 0, action="add")])) == [
-        "at the end chunk 0 on rank 0 lacks rank 1's chunk 0"]
+        "at the end chunk 0 on rank 0 lacks rank 1's chunk 0"
+    ]
     twice = [Message(0, 1, 0, action="add"), Message(0, 1, 0, action="add"), Message(2, 0, 0)]
     assert faults_of(algorithm("reduce", 3, 1, twice, root=1)) == [
-        "at the end chunk 0 on rank 1 holds rank 0's chunk 0 twice, lacks rank 2's chunk 0"]
+        "at the end chunk 0 on rank 1 holds rank 0's chunk 0 twice, lacks rank 2's chunk 0"
+    ]
     assert faults_of(algorithm("broadcast", 3, 1, twice[:2] + [Message(1, 2, 0)])) == [
         f"at the end chunk 0 on rank {rank} holds rank 0's chunk 0 twice, should not hold rank 1's "
-        "chunk 0" for rank in (1, 2)]
+        "chunk 0"
+        for rank in (1, 2)
+    ]
     assert faults_of(algorithm("gather", 2, 3, [])) == [
-        "gather on 2 ranks needs a multiple of 2 chunks, not 3"]
+        "gather on 2 ranks needs a multiple of 2 chunks, not 3"
+    ]
     uneven = algorithm("broadcast", 2, 1, [Message(0, 1, 0)])
     uneven["schedules"][1]["steps"].append({})
     assert faults_of(uneven) == [
-        "rank 1 has 1 chunk and 2 steps, but rank 0 has 1 chunk and 1 step"]
+        "rank 1 has 1 chunk and 2 steps, but rank 0 has 1 chunk and 1 step"
+    ]
 
 
 def test_a_sum_that_doubles_with_each_step_is_counted():
@@ -74,15 +102,18 @@ def test_a_sum_that_doubles_with_each_step_is_counted():
 def test_sums_in_another_order_are_no_all_reduce():
     def shift(rank, distance):
         """The rank's input to another rank, which adds it."""
-        return {"send": {"to": (rank + distance) % 3, "first": 0, "count": 1, "input": 0},
-                "receive": {"from": (rank - distance) % 3, "first": 0, "count": 1,
-                            "action": "add"}}
+        return {
+            "send": {"to": (rank + distance) % 3, "first": 0, "count": 1, "input": 0},
+            "receive": {"from": (rank - distance) % 3, "first": 0, "count": 1, "action": "add"},
+        }
 
     # Rank 0 has (0+2)+1, rank 1 (1+0)+2, rank 2 (2+1)+0.
     shifts = [{"chunks": 1, "steps": [shift(rank, 1), shift(rank, 2)]} for rank in range(3)]
     assert faults_of({"collective": "all_reduce", "schedules": shifts}) == [
         f"at the end chunk 0 on rank {rank} was added up in another order than on rank 0: the last "
-        "bits may differ" for rank in (1, 2)]
+        "bits may differ"
+        for rank in (1, 2)
+    ]
     assert faults_of({"collective": "reduce", "schedules": shifts}) == []
 
 
@@ -94,20 +125,28 @@ def test_messages_that_do_not_match_are_named():
 
     assert faults(lambda steps: None) == []
     assert faults(lambda steps: steps[1][0].clear()) == [
-        "step 0: rank 0 sends chunks 0 to 1 to rank 1, but rank 1 expects nothing from rank 0"]
+        "step 0: rank 0 sends chunks 0 to 1 to rank 1, but rank 1 expects nothing from rank 0"
+    ]
     assert faults(lambda steps: steps[0][1].clear()) == [
-        "step 1: rank 0 sends nothing to rank 2, but rank 2 expects chunks 0 to 1 from rank 0"]
+        "step 1: rank 0 sends nothing to rank 2, but rank 2 expects chunks 0 to 1 from rank 0"
+    ]
     assert faults(lambda steps: steps[0][1]["send"].update(first=1, count=1)) == [
-        "step 1: rank 0 sends chunk 1 to rank 2, but rank 2 expects chunks 0 to 1 from rank 0"]
+        "step 1: rank 0 sends chunk 1 to rank 2, but rank 2 expects chunks 0 to 1 from rank 0"
+    ]
     assert faults(lambda steps: steps[0][0]["send"].update(to=3))[0] == (
-        "step 0: rank 0 sends chunks 0 to 1 to rank 3, but the ranks are 0 to 2")
+        "step 0: rank 0 sends chunks 0 to 1 to rank 3, but the ranks are 0 to 2"
+    )
     assert faults(lambda steps: steps[0][0]["send"].update(count=3))[0] == (
-        "step 0: rank 0 sends chunks 0 to 2 to rank 1, but the chunks are 0 to 1")
+        "step 0: rank 0 sends chunks 0 to 2 to rank 1, but the chunks are 0 to 1"
+    )
     assert faults(lambda steps: steps[0][0]["send"].update(held=1, count=1))[0] == (
-        "step 0: rank 0 sends chunk 0 to rank 1 from its chunk 1, and only an all_to_all may do so")
-    assert faults(lambda steps: [each.update(stride=2, count=2) for each in (
-        steps[0][0]["send"], steps[1][0]["receive"])])[0] == (
-        "step 0: rank 0 sends chunks 0, 0 to rank 1, but a message takes a chunk once")
+        "step 0: rank 0 sends chunk 0 to rank 1 from its chunk 1, and only an all_to_all may do so"
+    )
+    assert faults(
+        lambda steps: [
+            each.update(stride=2, count=2) for each in (steps[0][0]["send"], steps[1][0]["receive"])
+        ]
+    )[0] == ("step 0: rank 0 sends chunks 0, 0 to rank 1, but a message takes a chunk once")
 
 
 def catalogue(sizes=(4,)):
@@ -140,8 +179,11 @@ def changed(told, dice):
     elif change == "peer":
         step[kind]["to" if kind == "send" else "from"] = dice.randrange(4)
     elif change == "both":  # another order of steps
-        a, b = dice.sample(range(len(told["schedules"][0]["steps"])), 2) \
-            if len(told["schedules"][0]["steps"]) > 1 else (0, 0)
+        a, b = (
+            dice.sample(range(len(told["schedules"][0]["steps"])), 2)
+            if len(told["schedules"][0]["steps"]) > 1
+            else (0, 0)
+        )
         for each in told["schedules"]:
             each["steps"][a], each["steps"][b] = each["steps"][b], each["steps"][a]
     else:

@@ -1,7 +1,8 @@
 """Algorithms of MSCCL: what they become, what becomes of ours, and what is refused.
 
-    msccl_test.py CASE ...     the functions test_CASE below; without CASE all
+msccl_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import io
 import json
 import random
@@ -49,10 +50,15 @@ def ring(what, put):
 
 def two_gpus(coll, in_place, chunks, steps):
     """An algorithm of two GPUs; `steps` are those of each GPU's only block."""
-    gpus = "".join(f'<gpu id="{gpu}"><tb id="0" send="{1 - gpu}" recv="{1 - gpu}" chan="0">'
-                   f"{steps[gpu]}</tb></gpu>" for gpu in (0, 1))
-    return (f'<algo coll="{coll}" inplace="{int(in_place)}" nchunksperloop="{chunks}" ngpus="2">'
-            f"{gpus}</algo>")
+    gpus = "".join(
+        f'<gpu id="{gpu}"><tb id="0" send="{1 - gpu}" recv="{1 - gpu}" chan="0">'
+        f"{steps[gpu]}</tb></gpu>"
+        for gpu in (0, 1)
+    )
+    return (
+        f'<algo coll="{coll}" inplace="{int(in_place)}" nchunksperloop="{chunks}" ngpus="2">'
+        f"{gpus}</algo>"
+    )
 
 
 def steps(*lines):
@@ -60,8 +66,10 @@ def steps(*lines):
     text = ""
     for number, line in enumerate(lines):
         kind, source, target, count = (line.split() + ["1"])[:4]
-        text += (f'<step s="{number}" type="{kind}" srcbuf="{source[0]}" srcoff="{source[1:]}" '
-                 f'dstbuf="{target[0]}" dstoff="{target[1:]}" cnt="{count}" depid="-1" deps="-1"/>')
+        text += (
+            f'<step s="{number}" type="{kind}" srcbuf="{source[0]}" srcoff="{source[1:]}" '
+            f'dstbuf="{target[0]}" dstoff="{target[1:]}" cnt="{count}" depid="-1" deps="-1"/>'
+        )
     return text
 
 
@@ -71,9 +79,14 @@ def both(coll, in_place, chunks, *lines):
 
 def sent_chunks(schedules):
     """[rank] how many it sends to others."""
-    return [sum(step["send"]["count"] for step in each["steps"]
-                if step.get("send", {"to": rank})["to"] != rank)
-            for rank, each in enumerate(schedules)]
+    return [
+        sum(
+            step["send"]["count"]
+            for step in each["steps"]
+            if step.get("send", {"to": rank})["to"] != rank
+        )
+        for rank, each in enumerate(schedules)
+    ]
 
 
 def run(*words):
@@ -85,6 +98,7 @@ def run(*words):
 
 
 # XML to JSON.
+
 
 def test_files_are_proved_and_the_ring_takes_the_steps_of_our_ring():
     for file in FILES.glob("*.xml"):
@@ -110,14 +124,23 @@ def test_what_is_forwarded_from_scratch_memory_is_received_and_kept():
 
 def test_what_is_received_into_scratch_memory_and_sent_on_is_kept():
     def gpu(number, to, source, *lines):
-        return (f'<gpu id="{number}"><tb id="0" send="{to}" recv="{source}" chan="0">'
-                f"{steps(*lines)}</tb></gpu>")
-    algorithm = read('<algo coll="allgather" inplace="0" nchunksperloop="3" ngpus="3">'
-                     + gpu(0, 1, -1, "s i0 s0") + gpu(1, 2, 0, "rcs s0 s0", "cpy s0 o0")
-                     + gpu(2, -1, 1, "r i0 o0") + "</algo>")
+        return (
+            f'<gpu id="{number}"><tb id="0" send="{to}" recv="{source}" chan="0">'
+            f"{steps(*lines)}</tb></gpu>"
+        )
+
+    algorithm = read(
+        '<algo coll="allgather" inplace="0" nchunksperloop="3" ngpus="3">'
+        + gpu(0, 1, -1, "s i0 s0")
+        + gpu(1, 2, 0, "rcs s0 s0", "cpy s0 o0")
+        + gpu(2, -1, 1, "r i0 o0")
+        + "</algo>"
+    )
     assert [each["steps"] for each in algorithm["schedules"]] == [
-        [send(1, 0, input=0), {}], [receive(0, 0, action="overwrite"), send(2, 0)],
-        [{}, receive(1, 0, action="overwrite")]]
+        [send(1, 0, input=0), {}],
+        [receive(0, 0, action="overwrite"), send(2, 0)],
+        [{}, receive(1, 0, action="overwrite")],
+    ]
 
 
 def test_two_gpus_that_both_send_first_exchange_chunks_in_one_step():
@@ -129,14 +152,22 @@ def test_two_gpus_that_both_send_first_exchange_chunks_in_one_step():
 def test_what_is_on_the_way_is_not_overwritten():
     # GPU 0 sends its chunk to GPU 2, too, which is late; GPU 1 replaces it meanwhile.
     def gpu(number, *blocks):
-        return f'<gpu id="{number}">' + "".join(
-            f'<tb id="{i}" send="{to}" recv="{source}" chan="0">{steps(*lines)}</tb>'
-            for i, (to, source, *lines) in enumerate(blocks)) + "</gpu>"
+        return (
+            f'<gpu id="{number}">'
+            + "".join(
+                f'<tb id="{i}" send="{to}" recv="{source}" chan="0">{steps(*lines)}</tb>'
+                for i, (to, source, *lines) in enumerate(blocks)
+            )
+            + "</gpu>"
+        )
+
     schedules = read(
         '<algo coll="allreduce" inplace="1" nchunksperloop="2" ngpus="3">'
         + gpu(0, (1, 1, "s i0 i0", "r i0 i0"), (2, -1, "s i0 i0"))
         + gpu(1, (0, 0, "rrc i0 i0", "s i0 i0"))
-        + gpu(2, (-1, 0, "cpy i0 i1", "cpy i1 i0", "r i0 i0")) + "</algo>")["schedules"]
+        + gpu(2, (-1, 0, "cpy i0 i1", "cpy i1 i0", "r i0 i0"))
+        + "</algo>"
+    )["schedules"]
     assert schedules[0]["steps"] == [send(1, 0), {}, send(2, 0) | receive(1, 0, 1, "overwrite")]
 
 
@@ -145,6 +176,7 @@ def test_out_of_place_input_is_sent_as_input():
     def lines(gpu):
         other = 1 - gpu
         return steps(f"cpy i{gpu} o{gpu}", f"s i{other} o{gpu}", f"r i{gpu} o{other}")
+
     algorithm = read(two_gpus("alltoall", False, 2, [lines(0), lines(1)]))
     assert faults_of(algorithm) == []
     assert algorithm["schedules"][0]["steps"][0]["send"] == send(1, 0, input=1)["send"]
@@ -152,19 +184,39 @@ def test_out_of_place_input_is_sent_as_input():
 
 def test_what_is_sent_on_and_not_kept():
     # Chunk 1-r of rank r goes to its owner, which adds its own.
-    algorithm = read(two_gpus("reduce_scatter", False, 2, [
-        steps("s i1 o0", "r i0 s0", "cpy i0 o0", "re s0 o0"),
-        steps("s i0 o0", "r i1 s0", "cpy i1 o0", "re s0 o0")]))
+    algorithm = read(
+        two_gpus(
+            "reduce_scatter",
+            False,
+            2,
+            [
+                steps("s i1 o0", "r i0 s0", "cpy i0 o0", "re s0 o0"),
+                steps("s i0 o0", "r i1 s0", "cpy i1 o0", "re s0 o0"),
+            ],
+        )
+    )
     assert faults_of(algorithm) == []
-    says(two_gpus("allreduce", True, 1, [
-        steps("rrs i0 i0", "s i0 i0"), steps("s i0 i0", "r i0 i0", "r i0 i0")]),
-        "gpu 0, tb 0, step 1 (line 1) reads i[0], which nothing has written")
+    says(
+        two_gpus(
+            "allreduce",
+            True,
+            1,
+            [steps("rrs i0 i0", "s i0 i0"), steps("s i0 i0", "r i0 i0", "r i0 i0")],
+        ),
+        "gpu 0, tb 0, step 1 (line 1) reads i[0], which nothing has written",
+    )
 
 
 def test_what_was_sent_to_scratch_memory_as_input_is_sent_as_input():
     # Also when it is overwritten.
-    algorithm = read(two_gpus("allreduce", True, 1, [
-        steps("r i0 s0", "s i0 i0", "re s0 i0"), steps("s i0 s0", "r i0 i0")]))
+    algorithm = read(
+        two_gpus(
+            "allreduce",
+            True,
+            1,
+            [steps("r i0 s0", "s i0 i0", "re s0 i0"), steps("s i0 s0", "r i0 i0")],
+        )
+    )
     assert algorithm["schedules"][1]["steps"][-1]["send"] == send(0, 0, input=0)["send"]
     assert faults_of(algorithm) == ["at the end chunk 0 on rank 1 lacks rank 1's chunk 0"]
 
@@ -179,104 +231,206 @@ def test_wrong_xml_is_refused_with_its_line():
     says("<a>\ntext</a>", "line 2: expected '<', not 't'")
     says("<!-- <algo> -->\n<a/>", "line 2: expected <algo>, not <a>")
     says("<a x='/>'>" * 100_000, "line 1: more than 16 elements inside each other")
-    says('<?xml version="1.0" encoding="klingon"?><a/>', 
-         "expected XML, but: unknown encoding: klingon")
+    says(
+        '<?xml version="1.0" encoding="klingon"?><a/>',
+        "expected XML, but: unknown encoding: klingon",
+    )
     # Entities are not read: ten lines of them could become gigabytes.
     bomb = '<!DOCTYPE a [<!ENTITY a "&b;&b;"><!ENTITY b "lol">]>\n<algo coll="&a;"/>'
     says("\n" + bomb, "line 2: expected an element, not <!DOCTYPE>")
 
 
 def test_a_wrong_element_is_named_with_what_was_expected_and_seen():
-    says(ring('coll="allreduce"', 'coll="broadcast"'),
-         "algo (line 2): coll must be allreduce, allgather, reducescatter or alltoall, not "
-         "'broadcast'")
+    says(
+        ring('coll="allreduce"', 'coll="broadcast"'),
+        "algo (line 2): coll must be allreduce, allgather, reducescatter or alltoall, not "
+        "'broadcast'",
+    )
     says(ring('nchunksperloop="3" ', ""), "algo (line 2) has no attribute 'nchunksperloop'")
-    says(ring('ngpus="3"', 'ngpus="4"'),
-         "algo (line 2): ngpus is 4, but there are 3 elements <gpu>")
+    says(
+        ring('ngpus="3"', 'ngpus="4"'), "algo (line 2): ngpus is 4, but there are 3 elements <gpu>"
+    )
     says(ring('<gpu id="1"', '<gpu id="2"'), "gpu 2 (line 12): expected gpu 1")
-    says(RING.replace("tb", "block"),
-         "gpu 0 (line 3): expected <tb>, not <block> (line 4)")
-    says(ring('send="1"', 'send="7"'),
-         "gpu 0, tb 0 (line 4): send must be a number from -1 to 2, not '7'")
-    says(ring('send="1"', 'send="-1"'),
-         "gpu 0, tb 0, step 0 (line 5): s sends, but send of its tb is -1")
-    says(ring('type="rrs"', 'type="rsr"'),
-         "gpu 0, tb 0, step 1 (line 6): type must be one of s, r, rcs, rrc, rrcs, rrs, cpy, re and "
-         "nop, not 'rsr'")
-    says(ring('srcbuf="i"', 'srcbuf="x"'),
-         "gpu 0, tb 0, step 0 (line 5): srcbuf must be i, o or s, not 'x'")
-    says(ring('srcoff="0"', 'srcoff="3"'),
-         "gpu 0, tb 0, step 0 (line 5): i[3] is outside of the buffer of 3 chunks (nchunksperloop)")
-    says(ring('type="s"', 'type="nop"'),
-         "gpu 0 sends 3 messages to gpu 1 on channel 0, which expects 4")
-    says(ring('cnt="1"', 'cnt="2"'),
-         "gpu 0, tb 0, step 0 (line 5) sends 2 chunks, but gpu 1, tb 0, step 1 (line 15) receives "
-         "1")
-    says(ring('depid="-1" deps="-1"', 'depid="3" deps="0"'),
-         "gpu 0, tb 0, step 0 (line 5): there is no step 0 of tb 3 to wait for")
-    says(ring('depid="-1" deps="-1"', 'depid="0" deps="4"'),
-         "gpu 0, tb 0, step 0 (line 5) never begins: its peer, or the step that it waits for, "
-         "waits as well")
-    says(both("allreduce", True, 2, "s i0 i0", "rrc i1 i0"),
-         "gpu 0, tb 0, step 1 (line 1): src and dst of rrc must be the same place, as what arrives "
-         "is added there")
-    says(both("allreduce", False, 1, "s i0 i0", "r i0 i0"),
-         "gpu 0, tb 0, step 1 (line 1) writes to i, but the algorithm is not in place "
-         "(inplace=\"1\")")
-    says(both("allgather", True, 3, "s i0 i0"),
-         "algo (line 1): nchunksperloop must be a multiple of ngpus, 2, not 3")
+    says(RING.replace("tb", "block"), "gpu 0 (line 3): expected <tb>, not <block> (line 4)")
+    says(
+        ring('send="1"', 'send="7"'),
+        "gpu 0, tb 0 (line 4): send must be a number from -1 to 2, not '7'",
+    )
+    says(
+        ring('send="1"', 'send="-1"'),
+        "gpu 0, tb 0, step 0 (line 5): s sends, but send of its tb is -1",
+    )
+    says(
+        ring('type="rrs"', 'type="rsr"'),
+        "gpu 0, tb 0, step 1 (line 6): type must be one of s, r, rcs, rrc, rrcs, rrs, cpy, re and "
+        "nop, not 'rsr'",
+    )
+    says(
+        ring('srcbuf="i"', 'srcbuf="x"'),
+        "gpu 0, tb 0, step 0 (line 5): srcbuf must be i, o or s, not 'x'",
+    )
+    says(
+        ring('srcoff="0"', 'srcoff="3"'),
+        "gpu 0, tb 0, step 0 (line 5): i[3] is outside of the buffer of 3 chunks (nchunksperloop)",
+    )
+    says(
+        ring('type="s"', 'type="nop"'),
+        "gpu 0 sends 3 messages to gpu 1 on channel 0, which expects 4",
+    )
+    says(
+        ring('cnt="1"', 'cnt="2"'),
+        "gpu 0, tb 0, step 0 (line 5) sends 2 chunks, but gpu 1, tb 0, step 1 (line 15) receives 1",
+    )
+    says(
+        ring('depid="-1" deps="-1"', 'depid="3" deps="0"'),
+        "gpu 0, tb 0, step 0 (line 5): there is no step 0 of tb 3 to wait for",
+    )
+    says(
+        ring('depid="-1" deps="-1"', 'depid="0" deps="4"'),
+        "gpu 0, tb 0, step 0 (line 5) never begins: its peer, or the step that it waits for, "
+        "waits as well",
+    )
+    says(
+        both("allreduce", True, 2, "s i0 i0", "rrc i1 i0"),
+        "gpu 0, tb 0, step 1 (line 1): src and dst of rrc must be the same place, as what arrives "
+        "is added there",
+    )
+    says(
+        both("allreduce", False, 1, "s i0 i0", "r i0 i0"),
+        'gpu 0, tb 0, step 1 (line 1) writes to i, but the algorithm is not in place (inplace="1")',
+    )
+    says(
+        both("allgather", True, 3, "s i0 i0"),
+        "algo (line 1): nchunksperloop must be a multiple of ngpus, 2, not 3",
+    )
     tb = '<tb id="{}" send="1" recv="-1" chan="0">' + steps("s i0 i0") + "</tb>"
-    says('<algo coll="allreduce" inplace="1" nchunksperloop="1" ngpus="2"><gpu id="0">'
-         + tb.format(0) + tb.format(1) + "</gpu></algo>",
-         "algo (line 1): ngpus is 2, but there are 1 elements <gpu>")
-    says('<algo coll="allreduce" inplace="1" nchunksperloop="1" ngpus="2"><gpu id="0">'
-         + tb.format(0) + tb.format(1) + '</gpu><gpu id="1"/></algo>',
-         "gpu 0, tb 0 (line 1) and gpu 0, tb 1 (line 1) both send to gpu 1 on channel 0: only one "
-         "may")
+    says(
+        '<algo coll="allreduce" inplace="1" nchunksperloop="1" ngpus="2"><gpu id="0">'
+        + tb.format(0)
+        + tb.format(1)
+        + "</gpu></algo>",
+        "algo (line 1): ngpus is 2, but there are 1 elements <gpu>",
+    )
+    says(
+        '<algo coll="allreduce" inplace="1" nchunksperloop="1" ngpus="2"><gpu id="0">'
+        + tb.format(0)
+        + tb.format(1)
+        + '</gpu><gpu id="1"/></algo>',
+        "gpu 0, tb 0 (line 1) and gpu 0, tb 1 (line 1) both send to gpu 1 on channel 0: only one "
+        "may",
+    )
 
 
 def test_scratch_memory_that_a_schedule_cannot_do_without_is_refused():
-    says(both("allreduce", True, 1, "s i0 s0", "r i0 s0", "re i0 s0"),
-         "gpu 0, tb 0, step 2 (line 1) adds to scratch memory, which a schedule does not have")
-    says(both("allreduce", True, 1, "s i0 s0", "r i0 s0", "s s0 i0", "r s0 i0"),
-         "gpu 0, tb 0, step 2 (line 1) forwards from s[0]: a schedule has no scratch memory, and "
-         "no chunks of gpu 0 are empty that could hold it")
-    says(both("allreduce", True, 1, "cpy s0 i0"),
-         "gpu 0, tb 0, step 0 (line 1) reads s[0], which nothing has written")
+    says(
+        both("allreduce", True, 1, "s i0 s0", "r i0 s0", "re i0 s0"),
+        "gpu 0, tb 0, step 2 (line 1) adds to scratch memory, which a schedule does not have",
+    )
+    says(
+        both("allreduce", True, 1, "s i0 s0", "r i0 s0", "s s0 i0", "r s0 i0"),
+        "gpu 0, tb 0, step 2 (line 1) forwards from s[0]: a schedule has no scratch memory, and "
+        "no chunks of gpu 0 are empty that could hold it",
+    )
+    says(
+        both("allreduce", True, 1, "cpy s0 i0"),
+        "gpu 0, tb 0, step 0 (line 1) reads s[0], which nothing has written",
+    )
     # GPU 1's sum is overwritten, and GPU 0 uses it only after what came later.
-    says(two_gpus("allreduce", True, 1, [
-        steps("s i0 i0", "r i0 s0", "s i0 i0", "r i0 i0", "cpy s0 i0"),
-        steps("rrc i0 i0", "s i0 s0", "r i0 i0", "s i0 i0")]),
+    says(
+        two_gpus(
+            "allreduce",
+            True,
+            1,
+            [
+                steps("s i0 i0", "r i0 s0", "s i0 i0", "r i0 i0", "cpy s0 i0"),
+                steps("rrc i0 i0", "s i0 s0", "r i0 i0", "s i0 i0"),
+            ],
+        ),
         "gpu 0, tb 0, step 4 (line 1) needs what gpu 1 held in chunk 0 earlier: a schedule has no "
-        "scratch memory, and gpu 1 no longer holds it")
+        "scratch memory, and gpu 1 no longer holds it",
+    )
 
 
 # JSON to XML.
 
+
 def catalogue(size):
     """Algorithms of four collectives, some of them as the program has them (step --json)."""
+
     def schedules(chunks, rank_steps):
         return [{"chunks": chunks, "steps": rank_steps(rank)} for rank in range(size)]
+
     ranks = range(1, size)
-    yield "all_gather", schedules(size, lambda r: [
-        send((r + d) % size, r, input=r) | receive((r - d) % size, (r - d) % size, 1, "overwrite")
-        for d in ranks])
-    yield "reduce_scatter", schedules(size, lambda r: [
-        send((r + d) % size, (r + d) % size, input=(r + d) % size) | receive((r - d) % size, r)
-        for d in ranks])
-    yield "all_to_all", schedules(2 * size, lambda r: [
-        send((r + d) % size, 2 * r, 2, input=2 * ((r + d) % size))
-        | receive((r - d) % size, 2 * ((r - d) % size), 2, "overwrite") for d in range(size)])
-    yield "all_reduce", schedules(1, lambda r: [  # a chain, and back
-        {**(send(r + 1, 0) if r == step else {}), **(receive(r - 1, 0) if r - 1 == step else {})}
-        for step in range(size - 1)] + [
-        {**(send(r - 1, 0) if size - 1 - r == step else {}),
-         **(receive(r + 1, 0, action="overwrite") if size - 2 - r == step else {})}
-        for step in range(size - 1)])
-    yield "all_reduce", schedules(size, lambda r: [
-        send((r + 1) % size, (r - s) % size)
-        | receive((r - 1) % size, (r - s - 1) % size, action="add" if s < size - 1 else "overwrite")
-        for s in range(2 * size - 2)])
+    yield (
+        "all_gather",
+        schedules(
+            size,
+            lambda r: [
+                send((r + d) % size, r, input=r)
+                | receive((r - d) % size, (r - d) % size, 1, "overwrite")
+                for d in ranks
+            ],
+        ),
+    )
+    yield (
+        "reduce_scatter",
+        schedules(
+            size,
+            lambda r: [
+                send((r + d) % size, (r + d) % size, input=(r + d) % size)
+                | receive((r - d) % size, r)
+                for d in ranks
+            ],
+        ),
+    )
+    yield (
+        "all_to_all",
+        schedules(
+            2 * size,
+            lambda r: [
+                send((r + d) % size, 2 * r, 2, input=2 * ((r + d) % size))
+                | receive((r - d) % size, 2 * ((r - d) % size), 2, "overwrite")
+                for d in range(size)
+            ],
+        ),
+    )
+    yield (
+        "all_reduce",
+        schedules(
+            1,
+            lambda r: (
+                [  # a chain, and back
+                    {
+                        **(send(r + 1, 0) if r == step else {}),
+                        **(receive(r - 1, 0) if r - 1 == step else {}),
+                    }
+                    for step in range(size - 1)
+                ]
+                + [
+                    {
+                        **(send(r - 1, 0) if size - 1 - r == step else {}),
+                        **(receive(r + 1, 0, action="overwrite") if size - 2 - r == step else {}),
+                    }
+                    for step in range(size - 1)
+                ]
+            ),
+        ),
+    )
+    yield (
+        "all_reduce",
+        schedules(
+            size,
+            lambda r: [
+                send((r + 1) % size, (r - s) % size)
+                | receive(
+                    (r - 1) % size,
+                    (r - s - 1) % size,
+                    action="add" if s < size - 1 else "overwrite",
+                )
+                for s in range(2 * size - 2)
+            ],
+        ),
+    )
 
 
 def test_what_is_written_is_read_again_and_proved():
@@ -292,19 +446,28 @@ def test_what_is_written_is_read_again_and_proved():
 
 def test_a_file_has_one_thread_block_for_each_pair_of_peers():
     # In the order of the schedule.
-    schedules = [{"chunks": 3, "steps": [
-        send((r + 1) % 3, (r + 2 - s) % 3) | receive((r + 2) % 3, (r + 1 - s) % 3) for s in (0, 1)]}
-        for r in range(3)]
+    schedules = [
+        {
+            "chunks": 3,
+            "steps": [
+                send((r + 1) % 3, (r + 2 - s) % 3) | receive((r + 2) % 3, (r + 1 - s) % 3)
+                for s in (0, 1)
+            ],
+        }
+        for r in range(3)
+    ]
     text = write_xml({"collective": "reduce_scatter", "schedules": schedules}, 'a "ring"')
     lines = "".join(
         f'      <step s="{number}" type="{kind}" srcbuf="i" srcoff="{chunk}" dstbuf="i" '
-        f'dstoff="{chunk}" cnt="1" depid="-1" deps="-1" hasdep="0" />\n' for number, (kind, chunk)
-        in enumerate([("s", 2), ("rrc", 1), ("s", 1), ("rrc", 0)]))
+        f'dstoff="{chunk}" cnt="1" depid="-1" deps="-1" hasdep="0" />\n'
+        for number, (kind, chunk) in enumerate([("s", 2), ("rrc", 1), ("s", 1), ("rrc", 0)])
+    )
     assert text.startswith(
         '<algo name="a &quot;ring&quot;" proto="Simple" nchannels="1" nchunksperloop="3" ngpus="3" '
         'coll="reduce_scatter" inplace="1">\n'
         '  <gpu id="0" i_chunks="3" o_chunks="1" s_chunks="0">\n'
-        '    <tb id="0" send="1" recv="2" chan="0">\n' + lines + "    </tb>\n  </gpu>\n"), text
+        '    <tb id="0" send="1" recv="2" chan="0">\n' + lines + "    </tb>\n  </gpu>\n"
+    ), text
     # Each rank sends its input after it has added to it, so the output begins as a copy.
     one_shot = read_algorithm(str(FILES / "one_shot_all_reduce_3.xml"))
     text = write_xml(one_shot, "one_shot")
@@ -315,31 +478,57 @@ def test_a_file_has_one_thread_block_for_each_pair_of_peers():
 
 
 def test_what_msccl_cannot_hold_is_refused():
-    one_shot = [{"chunks": 1, "steps": [send((r + d) % 34, 0, input=0) | receive((r - d) % 34, 0)
-                                        for d in range(1, 34)]} for r in range(34)]
-    assert error_of(write_xml, {"collective": "all_reduce", "schedules": one_shot}, "x") == \
-        "rank 0 has 33 peers: MSCCL takes up to 32"
+    one_shot = [
+        {
+            "chunks": 1,
+            "steps": [
+                send((r + d) % 34, 0, input=0) | receive((r - d) % 34, 0) for d in range(1, 34)
+            ],
+        }
+        for r in range(34)
+    ]
+    assert (
+        error_of(write_xml, {"collective": "all_reduce", "schedules": one_shot}, "x")
+        == "rank 0 has 33 peers: MSCCL takes up to 32"
+    )
     collective, schedules = list(catalogue(66))[-1]
-    assert error_of(write_xml, {"collective": collective, "schedules": schedules}, "x") == \
-        "a block of rank 0 has 260 steps: MSCCL takes up to 255"
-    adds_before = [{"chunks": 2, "steps": [receive(1 - r, 0) | send(1 - r, 0),
-                                           send(1 - r, 0, input=0) | receive(1 - r, 0)]}
-                   for r in (0, 1)]
+    assert (
+        error_of(write_xml, {"collective": collective, "schedules": schedules}, "x")
+        == "a block of rank 0 has 260 steps: MSCCL takes up to 255"
+    )
+    adds_before = [
+        {
+            "chunks": 2,
+            "steps": [
+                receive(1 - r, 0) | send(1 - r, 0),
+                send(1 - r, 0, input=0) | receive(1 - r, 0),
+            ],
+        }
+        for r in (0, 1)
+    ]
     assert error_of(write_xml, {"collective": "reduce_scatter", "schedules": adds_before}, "x") == (
         "this reduce_scatter sends input that it has added to before: a file of MSCCL would need "
-        "scratch memory")
+        "scratch memory"
+    )
     # Chunks 0 and 2 change places with 1 and 3: no run of them lies side by side on both ends.
     crossing = {"stride": 2, "held": 1}
-    pieces = [{"chunks": 4, "steps": [send(1 - r, 0, 2, **crossing)
-                                      | receive(1 - r, 1, 2, "overwrite", stride=2)]}
-              for r in (0, 1)]
+    pieces = [
+        {
+            "chunks": 4,
+            "steps": [send(1 - r, 0, 2, **crossing) | receive(1 - r, 1, 2, "overwrite", stride=2)],
+        }
+        for r in (0, 1)
+    ]
     pieces[0]["steps"][0]["send"]["first"] = pieces[1]["steps"][0]["send"]["first"] = 1
     pieces[0]["steps"][0]["send"]["held"] = pieces[1]["steps"][0]["send"]["held"] = 3
-    assert "sends in pieces what it also receives: a file of MSCCL would need scratch memory" in \
-        error_of(write_xml, {"collective": "all_to_all", "schedules": pieces}, "x")
+    assert (
+        "sends in pieces what it also receives: a file of MSCCL would need scratch memory"
+        in error_of(write_xml, {"collective": "all_to_all", "schedules": pieces}, "x")
+    )
 
 
 # The command.
+
 
 def test_the_command_converts_there_and_back():
     with tempfile.TemporaryDirectory() as folder:
@@ -350,8 +539,10 @@ def test_the_command_converts_there_and_back():
             assert json.loads(run(file, "--json", "-")[1]) == json.loads(ours.read_text())
     code, out, err = run(FILES / "ring_all_reduce_2.xml", "--xml", "-")
     assert code == 0 and out.startswith('<algo name="ring_2" ')
-    assert err == ("all_reduce on 2 ranks: 2 steps, the buffer in 2 chunks. Proved: every rank "
-                   "holds the sum of all ranks.\n")
+    assert err == (
+        "all_reduce on 2 ranks: 2 steps, the buffer in 2 chunks. Proved: every rank "
+        "holds the sum of all ranks.\n"
+    )
 
 
 def refused(text, *words):
@@ -377,7 +568,7 @@ def test_a_wrong_algorithm_is_no_xml_but_can_be_drawn():
         assert code == 1 and out == ""
         assert err.endswith(f"\n`ringside step --algorithm {folder}/wrong.json` draws it\n"), err
         assert faults_of(json.loads(Path(folder, "wrong.json").read_text()))
-        assert "at the end" in err and "\n" not in err[:err.index("\n`")]
+        assert "at the end" in err and "\n" not in err[: err.index("\n`")]
 
 
 def test_wrong_json_is_refused_with_its_place():
@@ -389,42 +580,61 @@ def test_wrong_json_is_refused_with_its_place():
     def instead(what, put):
         assert what in good
         return refused(good.replace(what, put, 1)).replace(cannot, "")
+
     assert instead('"to"', '"too"') == (
         "rank 0, step 0: expected a send with to, first, count and perhaps stride, run, input, "
-        'held, not {"too":1,"first":0,"count":1}'), first
+        'held, not {"too":1,"first":0,"count":1}'
+    ), first
     assert instead('"add"', '"plus"') == (
-        "rank 0, step 0: the action must be \"add\" or \"overwrite\", not 'plus'")
+        'rank 0, step 0: the action must be "add" or "overwrite", not \'plus\''
+    )
     assert instead('"to": 1', '"to": 3') == (
-        "rank 0, step 0: expected an integer up to 2 as 'to' in "
-        '{"to":3,"first":0,"count":1}')
+        'rank 0, step 0: expected an integer up to 2 as \'to\' in {"to":3,"first":0,"count":1}'
+    )
     assert instead('"count": 1', '"count": 1.5').startswith(
-        "rank 0, step 0: expected an integer up to 3 as 'count' in ")
+        "rank 0, step 0: expected an integer up to 3 as 'count' in "
+    )
     assert instead('"count": 1', '"count": -1').startswith(
-        "rank 0, step 0: expected a count of 0 or more, and runs of 1 or more, in ")
+        "rank 0, step 0: expected a count of 0 or more, and runs of 1 or more, in "
+    )
     assert instead('"count": 1', '"count": 1000000000').startswith(
-        "rank 0, step 0: expected an integer up to 3 as 'count' in ")
+        "rank 0, step 0: expected an integer up to 3 as 'count' in "
+    )
     assert instead('"chunks": 3', '"chunks": 0') == (
-        "rank 0, expected 1 to 16384 chunks and a list of steps")
+        "rank 0, expected 1 to 16384 chunks and a list of steps"
+    )
     assert instead('"all_reduce"', '"broadcast"') == (
         "MSCCL's files are for all_reduce, all_gather, reduce_scatter and all_to_all, not for "
-        "'broadcast'")
-    assert refused("{") .startswith(cannot + "expected XML or JSON, but: ")
+        "'broadcast'"
+    )
+    assert refused("{").startswith(cannot + "expected XML or JSON, but: ")
     assert refused("[" * 100_000).startswith(cannot + "expected XML or JSON, but: ")
     assert refused("{}") == cannot + (
-        'expected {"collective": "all_reduce", "schedules": [one for each rank]}')
-    several = [{"collective": name, "schedules": all_ranks}
-               for size in (2, 3) for name, all_ranks in [list(catalogue(size))[-1]]]
+        'expected {"collective": "all_reduce", "schedules": [one for each rank]}'
+    )
+    several = [
+        {"collective": name, "schedules": all_ranks}
+        for size in (2, 3)
+        for name, all_ranks in [list(catalogue(size))[-1]]
+    ]
     assert refused(several) == cannot + (
-        "expected one algorithm, but it has those for 2, 3 ranks: choose one with -n")
+        "expected one algorithm, but it has those for 2, 3 ranks: choose one with -n"
+    )
     assert refused(several, "-n", "5").startswith(cannot + "expected one algorithm")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "several.json")
         file.write_text(json.dumps(several))
         assert 'ngpus="3"' in run(file, "--xml", "-", "-n", "3")[1]
     assert run("no.json", "--xml", "-") == (
-        1, "", "ringside: cannot read the algorithm no.json: No such file or directory\n")
-    assert run("no.json") == (2, "", "ringside: name the file to write: --json FILE or --xml FILE\n"
-                                     "Try: ringside msccl --help\n")
+        1,
+        "",
+        "ringside: cannot read the algorithm no.json: No such file or directory\n",
+    )
+    assert run("no.json") == (
+        2,
+        "",
+        "ringside: name the file to write: --json FILE or --xml FILE\nTry: ringside msccl --help\n",
+    )
 
 
 def test_a_plan_of_mscclpp_is_refused_by_name():
@@ -435,11 +645,41 @@ def test_damaged_files_end_in_a_sentence():
     """Each mutant is a schedule of equal lengths, or one sentence."""
     chooses = random.Random(1)
     texts = [file.read_text() for file in FILES.glob("*.xml")]
-    words = ["<algo", "<gpu", "<tb ", "<step ", "</tb>", "/>", "<!--", "-->", "<!DOCTYPE",
-             "<![CDATA[", "<?", "&lt;", "&#0;", 'type="rrs"', 'type="rcs"', 'type="re"',
-             'type="cpy"', 'type="nop"', 'srcbuf="s"', 'dstbuf="s"', 'dstbuf="o"',
-             'coll="alltoall"', 'coll="reduce_scatter"', 'inplace="0"', 'cnt="2"', 'cnt="16384"',
-             'depid="0"', "2147483647", "4294967296", "-1", '"', "'", "\xff"]
+    words = [
+        "<algo",
+        "<gpu",
+        "<tb ",
+        "<step ",
+        "</tb>",
+        "/>",
+        "<!--",
+        "-->",
+        "<!DOCTYPE",
+        "<![CDATA[",
+        "<?",
+        "&lt;",
+        "&#0;",
+        'type="rrs"',
+        'type="rcs"',
+        'type="re"',
+        'type="cpy"',
+        'type="nop"',
+        'srcbuf="s"',
+        'dstbuf="s"',
+        'dstbuf="o"',
+        'coll="alltoall"',
+        'coll="reduce_scatter"',
+        'inplace="0"',
+        'cnt="2"',
+        'cnt="16384"',
+        'depid="0"',
+        "2147483647",
+        "4294967296",
+        "-1",
+        '"',
+        "'",
+        "\xff",
+    ]
     accepted = 0
     for _ in range(1500):
         text = chooses.choice(texts)
@@ -447,12 +687,13 @@ def test_damaged_files_end_in_a_sentence():
             if chooses.random() < 0.6:  # one value becomes another
                 quoted = text.split('"')
                 at = chooses.randrange(len(quoted))
-                quoted[at] = chooses.choice(["0", "1", "2", "3", "-1", "i", "o", "s",
-                                             *quoted[1::2]])
+                quoted[at] = chooses.choice(
+                    ["0", "1", "2", "3", "-1", "i", "o", "s", *quoted[1::2]]
+                )
                 text = '"'.join(quoted)
             else:
                 at = chooses.randrange(len(text))
-                text = text[:at] + chooses.choice(words) + text[at + chooses.randint(0, 20):]
+                text = text[:at] + chooses.choice(words) + text[at + chooses.randint(0, 20) :]
         try:
             schedules = read_xml(text.encode(), "test")["schedules"]
         except ringside.RingsideError as error:
@@ -470,6 +711,7 @@ def test_damaged_files_end_in_a_sentence():
 
 # With the program.
 
+
 def test_the_program_reads_what_is_converted():
     try:
         program = find_program()
@@ -478,8 +720,10 @@ def test_the_program_reads_what_is_converted():
         sys.exit(77)
 
     def ask(*words):
-        return subprocess.run([program, *map(str, words)], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True)
+        return subprocess.run(
+            [program, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+
     with tempfile.TemporaryDirectory() as folder:
         for file in FILES.glob("*.xml"):
             ours = Path(folder, file.stem + ".json")
@@ -491,7 +735,8 @@ def test_the_program_reads_what_is_converted():
             assert refuses.returncode == 1
         assert refuses.stderr == (
             f"ringside: the algorithm {file} cannot be used: it is XML: `ringside msccl {file} "
-            f"--json {str(file)[:-4]}.json` makes JSON of an algorithm of MSCCL\n")
+            f"--json {str(file)[:-4]}.json` makes JSON of an algorithm of MSCCL\n"
+        )
         old = ask("step", "ring_all_reduce", "--msccl", "my.xml")
         assert old.returncode == 2 and "`ringside msccl my.json --xml my.xml`" in old.stderr
         # Over TCP, the same numbers as with our own algorithms.

@@ -1,7 +1,8 @@
 """`ringside synthesize` without z3: networks, questions without sense, and what counting proves.
 
-    network_test.py CASE ...     the functions test_CASE below; without CASE all
+network_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import io
 import json
 import sys
@@ -40,8 +41,16 @@ def error_of(name, size=None):
 
 
 def test_networks_have_their_links():
-    assert sorted(network_named("ring").links) == [(0, 1), (0, 3), (1, 0), (1, 2), (2, 1), (2, 3),
-                                                   (3, 0), (3, 2)]
+    assert sorted(network_named("ring").links) == [
+        (0, 1),
+        (0, 3),
+        (1, 0),
+        (1, 2),
+        (2, 1),
+        (2, 3),
+        (3, 0),
+        (3, 2),
+    ]
     assert sorted(network_named("ring", 2).links) == [(0, 1), (1, 0)]
     assert sorted(network_named("line", 3).links) == [(0, 1), (1, 0), (1, 2), (2, 1)]
     assert sorted(network_named("star", 3).links) == [(0, 1), (0, 2), (1, 0), (2, 0)]
@@ -58,7 +67,8 @@ def test_networks_have_their_links():
 def test_a_network_that_is_not_there_has_a_sentence():
     assert error_of("dgx1", 4) == "the network dgx1 has 8 nodes, not 4: leave out -n"
     assert error_of("torus", 4) == (
-        "there is no network 'torus': choose ring, line, star, full, dgx1 or a JSON file")
+        "there is no network 'torus': choose ring, line, star, full, dgx1 or a JSON file"
+    )
 
 
 def test_a_network_of_a_file():
@@ -83,34 +93,45 @@ def test_a_network_of_a_file():
             assert error_of(written(text)) == form
         for link in [0], [0, 1, 2, 3], 5, [0, 1.5], [0, True]:
             assert error_of(written({"ranks": 3, "links": [link]})) == (
-                cannot + "a link is [from, to] or [from, to, width], not " +
-                json.dumps(link, separators=(",", ":")))
+                cannot
+                + "a link is [from, to] or [from, to, width], not "
+                + json.dumps(link, separators=(",", ":"))
+            )
         for link in [0, 3], [-1, 0], [1, 1], [0, 1, 0]:
             assert error_of(written({"ranks": 3, "links": [link]})) == (
-                cannot + "the link " + json.dumps(link, separators=(",", ":")) +
-                " needs two nodes of 0 to 2 and a width of at least 1")
+                cannot
+                + "the link "
+                + json.dumps(link, separators=(",", ":"))
+                + " needs two nodes of 0 to 2 and a width of at least 1"
+            )
         assert error_of(written('{"ranks": 3')).startswith(cannot + "Expecting ")
         assert error_of(written("[" * 100000)).startswith(cannot)
         for ranks in 1, 65:
             assert error_of(written({"ranks": ranks, "links": []})) == (
-                f"a network has 2 to 64 nodes, not {ranks}")
+                f"a network has 2 to 64 nodes, not {ranks}"
+            )
 
 
 def test_a_question_without_sense_has_a_sentence():
-    choose = ("choose all_gather, broadcast, gather, scatter, reduce_scatter, reduce or all_reduce")
+    choose = "choose all_gather, broadcast, gather, scatter, reduce_scatter, reduce or all_reduce"
     assert refusal("all_to_all", "--steps", "2") == f"there is no synthesis of all_to_all: {choose}"
     assert refusal("all_gathr", "--steps", "2") == (
-        f"there is no synthesis of all_gathr (did you mean all_gather?): {choose}")
+        f"there is no synthesis of all_gathr (did you mean all_gather?): {choose}"
+    )
     assert refusal("all_reduce", "--steps", "3", "--rounds", "4") == (
         "an all_reduce is a reduce_scatter and an all_gather: expected an even number of steps and "
-        "of rounds, not 3 and 4")
+        "of rounds, not 3 and 4"
+    )
     assert refusal("all_gather", "--steps", "2", "--rounds", "1") == (
         "expected at least 1 chunk and 1 step, and as many rounds as steps: 1 chunks, 2 steps, 1 "
-        "rounds")
+        "rounds"
+    )
     assert refusal("broadcast", "--steps", "2", "--root", "4") == "the root must be one of 0 to 3"
     assert run("all_gather", "--steps", "2", "--root", "1") == (
-        2, "", "ringside: all_gather has no root: leave out --root\n"
-        "Try: ringside synthesize --help\n")
+        2,
+        "",
+        "ringside: all_gather has no root: leave out --root\nTry: ringside synthesize --help\n",
+    )
 
 
 def test_counting_proves_that_there_is_none():
@@ -118,9 +139,21 @@ def test_counting_proves_that_there_is_none():
     assert (code, err) == (1, "")
     assert out == (
         "There is no all_gather with 1 chunk for each rank, 1 step and 1 round on dgx1 (8 ranks).\n"
-        "Counting proves it: rank 0 must receive 7 chunks, and its links carry 6 (0.0 s).\n")
-    code, out, err = run("reduce_scatter", "--topology", "dgx1", "--chunks", "6", "--steps", "3",
-                         "--rounds", "6", "--json", "-")
+        "Counting proves it: rank 0 must receive 7 chunks, and its links carry 6 (0.0 s).\n"
+    )
+    code, out, err = run(
+        "reduce_scatter",
+        "--topology",
+        "dgx1",
+        "--chunks",
+        "6",
+        "--steps",
+        "3",
+        "--rounds",
+        "6",
+        "--json",
+        "-",
+    )
     assert (code, out) == (1, "")
     assert "rank 0 must receive 42 chunks, and its links carry 36 (" in err
 
@@ -128,8 +161,11 @@ def test_counting_proves_that_there_is_none():
 def test_chunks_side_by_side_that_travel_together_are_one_message():
     hops = [Hop(1, 0, 0, 1), Hop(1, 1, 0, 1), Hop(1, 1, 0, 2), Hop(1, 3, 0, 1), Hop(2, 4, 0, 1)]
     assert messages_of(hops, "add") == [
-        Message(0, 1, 0, 2, "add"), Message(0, 2, 1, 1, "add"), Message(0, 1, 3, 1, "add"),
-        Message(0, 1, 4, 1, "add")]
+        Message(0, 1, 0, 2, "add"),
+        Message(0, 2, 1, 1, "add"),
+        Message(0, 1, 3, 1, "add"),
+        Message(0, 1, 4, 1, "add"),
+    ]
 
 
 def test_a_missing_package_is_named():
@@ -138,7 +174,8 @@ def test_a_missing_package_is_named():
     try:
         assert refusal("all_gather", "--steps", "2") == (
             f"`ringside synthesize` needs the Python package z3, which {sys.executable} does not "
-            "have: install it (pip install z3-solver, or apt-get install python3-z3)")
+            "have: install it (pip install z3-solver, or apt-get install python3-z3)"
+        )
     finally:
         del sys.modules["z3"]
         if there:

@@ -1,4 +1,5 @@
 """Runs the code of a notebook without Jupyter."""
+
 import ast
 import contextlib
 import io

@@ -1,7 +1,8 @@
 """The pipeline schedules in Python beside those of the program, action by action.
 
-    pipeline_test.py CASE ...     the functions test_CASE below; without CASE all
+pipeline_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import json
 import sys
 import tempfile
@@ -15,8 +16,21 @@ from ringside.program import run
 
 
 def of_program(name, ranks, stages_per_rank, micro_batches):
-    done = run(["step", "pipeline", name, "-n", str(ranks), "--micro-batches", str(micro_batches),
-                "--stages-per-rank", str(stages_per_rank), "--json", "-"])
+    done = run(
+        [
+            "step",
+            "pipeline",
+            name,
+            "-n",
+            str(ranks),
+            "--micro-batches",
+            str(micro_batches),
+            "--stages-per-rank",
+            str(stages_per_rank),
+            "--json",
+            "-",
+        ]
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["of_rank"]
 
@@ -43,8 +57,9 @@ def test_in_order_each_action_comes_after_what_it_waits_for():
     for name, generator in GENERATORS.items():
         lowered = lower(make_schedule(name, 4, generator.default, 8))
         sent, order = set(), in_order(lowered)
-        assert sorted(order) == [(rank, i) for rank in range(4)
-                                 for i in range(len(lowered.actions[rank]))]
+        assert sorted(order) == [
+            (rank, i) for rank in range(4) for i in range(len(lowered.actions[rank]))
+        ]
         for rank, index in order:
             action = lowered.actions[rank][index]
             if action.kind.startswith("SEND"):
@@ -56,8 +71,10 @@ def test_in_order_each_action_comes_after_what_it_waits_for():
 
 
 def test_the_remainder_of_the_layers_goes_to_the_stages_in_between():
-    divided = {stages: [len(layers_of_stage(7, stages, stage)) for stage in range(stages)]
-               for stages in (2, 3, 4)}
+    divided = {
+        stages: [len(layers_of_stage(7, stages, stage)) for stage in range(stages)]
+        for stages in (2, 3, 4)
+    }
     assert divided == {2: [4, 3], 3: [2, 3, 2], 4: [2, 2, 2, 1]}
     llama = [len(layers_of_stage(126, 16, stage)) for stage in range(16)]
     assert llama == [7] + 14 * [8] + [7]

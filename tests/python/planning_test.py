@@ -3,6 +3,7 @@ of papers and of a course.
 
     planning_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import json
 import math
 import sys
@@ -16,8 +17,7 @@ from ringside.planning.accounting import account
 from ringside.planning.fit import FitOptions, fit
 from ringside.planning.formulas import bounds
 from ringside.planning.formulas.activations import block_activations, blocks_in_flight
-from ringside.planning.formulas.parameters import (active_parameters, block_matrices,
-                                                   parameter_count)
+from ringside.planning.formulas.parameters import active_parameters, block_matrices, parameter_count
 from ringside.planning.formulas.pipeline import bubble_share
 from ringside.planning.formulas.state import state_of_model
 from ringside.planning.formulas.work import hardware_flops
@@ -27,7 +27,7 @@ from ringside.planning.mesh import Mesh, parse_mesh
 from ringside.planning.model import Experts, Model, find_model
 from ringside.planning.plan import Plan, Recomputation, Types, pipeline_part, recomputation_from
 
-GIB = 1024.0 ** 3
+GIB = 1024.0**3
 FULL, SELECTIVE = Recomputation("full", 1), Recomputation("selective")
 
 
@@ -49,9 +49,11 @@ def parameters_of(name):
 
 # Formulas.
 
+
 def test_a_formula_explains_itself_with_symbols_and_with_numbers():
-    s, b, h, a, t = (q.named(*each) for each in
-                     (("s", 2048), ("b", 4), ("h", 6144), ("a", 64), ("t", 8)))
+    s, b, h, a, t = (
+        q.named(*each) for each in (("s", 2048), ("b", 4), ("h", 6144), ("a", 64), ("t", 8))
+    )
     bytes_ = s * b * h * (10 + 24 / t + 5 * a * s / (h * t))
     assert bytes_ == 2048 * 4 * 6144 * (10 + 24 / 8 + 5 * 64 * 2048 / (6144 * 8))
     assert q.symbols(bytes_) == "s b h (10 + 24 / t + 5 a s / (h t))"
@@ -60,14 +62,26 @@ def test_a_formula_explains_itself_with_symbols_and_with_numbers():
 
 def test_parentheses_stand_where_the_value_needs_them():
     a, b, c = q.named("a", 7), q.named("b", 2), q.named("c", 3)
-    for formula, text in ((a - (b + c), "a - (b + c)"), (a - b + c, "a - b + c"),
-                          (a / (b / c), "a / (b / c)"), (a / b / c, "a / b / c"),
-                          (a * (b - c), "a (b - c)"), (a * b + c, "a b + c"),
-                          (a / b * c, "(a / b) c"), (a * b / c, "a b / c"),
-                          (q.largest(a, b + c), "max(a, b + c)"), (q.ceil(a / b), "ceil(a / b)")):
+    for formula, text in (
+        (a - (b + c), "a - (b + c)"),
+        (a - b + c, "a - b + c"),
+        (a / (b / c), "a / (b / c)"),
+        (a / b / c, "a / b / c"),
+        (a * (b - c), "a (b - c)"),
+        (a * b + c, "a b + c"),
+        (a / b * c, "(a / b) c"),
+        (a * b / c, "a b / c"),
+        (q.largest(a, b + c), "max(a, b + c)"),
+        (q.ceil(a / b), "ceil(a / b)"),
+    ):
         assert q.symbols(formula) == text
-    assert (a - (b + c), a / (b / c), q.smallest(a, b), q.sqrt(9.0), q.ceil(a / b)) == \
-        (2, 10.5, 2, 3, 4)
+    assert (a - (b + c), a / (b / c), q.smallest(a, b), q.sqrt(9.0), q.ceil(a / b)) == (
+        2,
+        10.5,
+        2,
+        3,
+        4,
+    )
 
 
 def test_plain_numbers_pass_through_the_same_formulas():
@@ -82,17 +96,28 @@ def test_plain_numbers_pass_through_the_same_formulas():
 
 
 def test_numbers_and_units_are_written_as_people_read_them():
-    for number, text in ((53248, "53,248"), (4.6e14, "4.6e14"), (0.75, "0.75"), (3e-6, "3e-6"),
-                         (219848638464, "219,848,638,464")):
+    for number, text in (
+        (53248, "53,248"),
+        (4.6e14, "4.6e14"),
+        (0.75, "0.75"),
+        (3e-6, "3e-6"),
+        (219848638464, "219,848,638,464"),
+    ):
         assert q.number_text(number) == text
-    for value, unit, text in ((3517578215424, q.Unit.BYTES, "3,517,578,215,424 B = 3,518 GB"),
-                              (1500, q.Unit.BYTES, "1,500 B"), (44, q.Unit.DEVICES, "44 devices"),
-                              (1.42, q.Unit.SECONDS, "1.42 s"), (0.0203, q.Unit.SECONDS, "20.3 ms"),
-                              (12e-6, q.Unit.SECONDS, "12 us"), (0.315, q.Unit.SHARE, "31.5 %")):
+    for value, unit, text in (
+        (3517578215424, q.Unit.BYTES, "3,517,578,215,424 B = 3,518 GB"),
+        (1500, q.Unit.BYTES, "1,500 B"),
+        (44, q.Unit.DEVICES, "44 devices"),
+        (1.42, q.Unit.SECONDS, "1.42 s"),
+        (0.0203, q.Unit.SECONDS, "20.3 ms"),
+        (12e-6, q.Unit.SECONDS, "12 us"),
+        (0.315, q.Unit.SHARE, "31.5 %"),
+    ):
         assert q.text_with_unit(value, unit) == text
 
 
 # Files.
+
 
 def machine_error(text):
     with tempfile.TemporaryDirectory() as folder:
@@ -112,56 +137,92 @@ def test_a_machine_file_is_refused_with_the_place_of_the_mistake():
 
     def of_device(fields):
         return machine_error(
-            '{"device": {"peak_tflops": 1, "memory_gb": 1, "memory_gbps": 1, ' + fields +
-            '}, "levels": [{"name": "a", "group": 2, "gbps": 5}]}')
-    known = ("is an unknown key; known are efficiency, gbps, group, in_network_efficiency, name, "
-             "oversubscription, rails, us")
+            '{"device": {"peak_tflops": 1, "memory_gb": 1, "memory_gbps": 1, '
+            + fields
+            + '}, "levels": [{"name": "a", "group": 2, "gbps": 5}]}'
+        )
+
+    known = (
+        "is an unknown key; known are efficiency, gbps, group, in_network_efficiency, name, "
+        "oversubscription, rails, us"
+    )
     for seen, expected in (
-            (levels('{"name": "a", "group": 2, "gbps": -5}'),
-             "levels[0].gbps is -5, but a number above 0 is expected"),
-            (level('"oversubscription": 0.5'),
-             "levels[0].oversubscription is 0.5, but a number of at least 1 is expected"),
-            (level('"oversubscription": 2'), "levels[0].oversubscription is 2, but the innermost "
-             "level joins devices, which cannot be oversubscribed: move it to the level above"),
-            (level('"in_network_efficiency": -1'), "levels[0].in_network_efficiency is -1, but a "
-             "number above 0 and at most 1 is expected"),
-            (level('"oversubscribed": 2'), f"levels[0].oversubscribed {known}"),
-            (of_device('"overlap": 2'),
-             "device.overlap is 2, but a number from 0 to 1 is expected"),
-            (levels('{"name": "a", "group": 2, "gbp": 5}'), "levels[0].gbps is missing"),
-            (level('"us": 1, "u": 2'), f"levels[0].u {known}"),
-            (level('"us": -1'), "levels[0].us is -1, but a number of at least 0 is expected"),
-            (level('"efficiency": 1.2'),
-             "levels[0].efficiency is 1.2, but a number above 0 and at most 1 is expected"),
-            (levels('{"name": "a", "group": 8, "gbps": 5}, {"name": "b", "group": 8, "gbps": 5}'),
-             "levels[1].group is 8, but levels go from the inside out: more than the 8 of "
-             "levels[0] is expected"),
-            (levels(""), "levels is [], but a list of objects is expected"),
-            (machine_error('{"device": {"peak_tflops": "fast"}}'),
-             'device.peak_tflops is "fast", but a number above 0 is expected'),
-            (machine_error('{"device": 5}'), "device is 5, but an object {...} is expected"),
-            (level('"rails": true'), "levels[0].rails is true, but the innermost level joins "
-             "devices, and rails join groups of devices: move it to the level above"),
-            (level('"rails": 8'), "levels[0].rails is 8, but true or false is expected"),
-            (of_device('"matmul_efficiency_by_width": [{"width": 8, "efficiency": 0.5}, '
-                       '{"width": 4, "efficiency": 0.4}]'),
-             "device.matmul_efficiency_by_width[1].width is 4, but widths rise: more than the 8 of "
-             "the row before is expected"),
-            (of_device('"matmul_efficiency_by_width": [{"width": 8, "share": 0.5}]'),
-             "device.matmul_efficiency_by_width[0].share is an unknown key; known are efficiency, "
-             "width"),
-            (of_device('"matmul_efficiency": 0.5, "matmul_efficiency_by_width": [{"width": 8}]'),
-             "device has both matmul_efficiency and matmul_efficiency_by_width: leave out one")):
+        (
+            levels('{"name": "a", "group": 2, "gbps": -5}'),
+            "levels[0].gbps is -5, but a number above 0 is expected",
+        ),
+        (
+            level('"oversubscription": 0.5'),
+            "levels[0].oversubscription is 0.5, but a number of at least 1 is expected",
+        ),
+        (
+            level('"oversubscription": 2'),
+            "levels[0].oversubscription is 2, but the innermost "
+            "level joins devices, which cannot be oversubscribed: move it to the level above",
+        ),
+        (
+            level('"in_network_efficiency": -1'),
+            "levels[0].in_network_efficiency is -1, but a number above 0 and at most 1 is expected",
+        ),
+        (level('"oversubscribed": 2'), f"levels[0].oversubscribed {known}"),
+        (of_device('"overlap": 2'), "device.overlap is 2, but a number from 0 to 1 is expected"),
+        (levels('{"name": "a", "group": 2, "gbp": 5}'), "levels[0].gbps is missing"),
+        (level('"us": 1, "u": 2'), f"levels[0].u {known}"),
+        (level('"us": -1'), "levels[0].us is -1, but a number of at least 0 is expected"),
+        (
+            level('"efficiency": 1.2'),
+            "levels[0].efficiency is 1.2, but a number above 0 and at most 1 is expected",
+        ),
+        (
+            levels('{"name": "a", "group": 8, "gbps": 5}, {"name": "b", "group": 8, "gbps": 5}'),
+            "levels[1].group is 8, but levels go from the inside out: more than the 8 of "
+            "levels[0] is expected",
+        ),
+        (levels(""), "levels is [], but a list of objects is expected"),
+        (
+            machine_error('{"device": {"peak_tflops": "fast"}}'),
+            'device.peak_tflops is "fast", but a number above 0 is expected',
+        ),
+        (machine_error('{"device": 5}'), "device is 5, but an object {...} is expected"),
+        (
+            level('"rails": true'),
+            "levels[0].rails is true, but the innermost level joins "
+            "devices, and rails join groups of devices: move it to the level above",
+        ),
+        (level('"rails": 8'), "levels[0].rails is 8, but true or false is expected"),
+        (
+            of_device(
+                '"matmul_efficiency_by_width": [{"width": 8, "efficiency": 0.5}, '
+                '{"width": 4, "efficiency": 0.4}]'
+            ),
+            "device.matmul_efficiency_by_width[1].width is 4, but widths rise: more than the 8 of "
+            "the row before is expected",
+        ),
+        (
+            of_device('"matmul_efficiency_by_width": [{"width": 8, "share": 0.5}]'),
+            "device.matmul_efficiency_by_width[0].share is an unknown key; known are efficiency, "
+            "width",
+        ),
+        (
+            of_device('"matmul_efficiency": 0.5, "matmul_efficiency_by_width": [{"width": 8}]'),
+            "device has both matmul_efficiency and matmul_efficiency_by_width: leave out one",
+        ),
+    ):
         assert seen == "machine.json: " + expected, (seen, expected)
-    assert machine_error('{\n"device": {\n"peak_tflops": oops}}') == \
-        "machine.json is not JSON: the error is in line 3"
+    assert (
+        machine_error('{\n"device": {\n"peak_tflops": oops}}')
+        == "machine.json is not JSON: the error is in line 3"
+    )
     assert machine_error('{"source": "a", "source": "b"}') == 'machine.json names "source" twice'
     assert machine_error("[" * 17 + "]" * 17) == "machine.json is nested more than 16 levels deep"
-    assert machine_error('{"device": {"peak_tflops": 1e999}}') == \
-        "machine.json has a number that is too large for fp64"
+    assert (
+        machine_error('{"device": {"peak_tflops": 1e999}}')
+        == "machine.json has a number that is too large for fp64"
+    )
     assert machine_error('{"device": NaN}') == "machine.json is not JSON: the error is in line 1"
     assert sentence(find_machine, "a1000").startswith(
-        "there is no machine or file named 'a1000' (did you mean a100?); machines: a100, b200, ")
+        "there is no machine or file named 'a1000' (did you mean a100?); machines: a100, b200, "
+    )
 
 
 def model_of(config):
@@ -172,11 +233,18 @@ def model_of(config):
 
 def model_error(**config):
     said = sentence(model_of, config)
-    return said[said.index("config.json"):] if "config.json" in said else said
+    return said[said.index("config.json") :] if "config.json" in said else said
 
 
-LLAMA = dict(model_type="llama", vocab_size=100, hidden_size=64, intermediate_size=160,
-             num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2)
+LLAMA = dict(
+    model_type="llama",
+    vocab_size=100,
+    hidden_size=64,
+    intermediate_size=160,
+    num_hidden_layers=3,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+)
 
 
 def count(config, **more):
@@ -185,27 +253,44 @@ def count(config, **more):
 
 def test_a_model_is_refused_with_the_place_of_the_mistake():
     assert sentence(find_model, "llama4").startswith(
-        "there is no model or file named 'llama4'; sizes of Ringside: tiny, moe-tiny, lab")
+        "there is no model or file named 'llama4'; sizes of Ringside: tiny, moe-tiny, lab"
+    )
     assert model_error(model_type="bert") == (
         'config.json: model_type is "bert", but llama, mistral, mixtral, qwen3, qwen3_moe, gpt2, '
-        "deepseek_v3 or feed_forward is expected")
-    assert model_error(model_type="gpt2", vocab_size=0.5) == \
-        "config.json: vocab_size is 0.5, but an integer from 1 to 1000000000 is expected"
+        "deepseek_v3 or feed_forward is expected"
+    )
+    assert (
+        model_error(model_type="gpt2", vocab_size=0.5)
+        == "config.json: vocab_size is 0.5, but an integer from 1 to 1000000000 is expected"
+    )
     gpt = dict(model_type="gpt2", vocab_size=10, n_layer=1, n_head=2, n_positions=4)
     assert model_error(**gpt, n_embd=9) == "config.json: the width 9 does not divide into 2 heads"
     assert model_error(**gpt, n_embd=8) == "no error"
-    assert model_error(**{**LLAMA, "num_key_value_heads": 3}) == \
-        "config.json: 8 heads cannot share 3 key and value heads evenly"
+    assert (
+        model_error(**{**LLAMA, "num_key_value_heads": 3})
+        == "config.json: 8 heads cannot share 3 key and value heads evenly"
+    )
 
 
 def test_a_key_that_is_not_read_is_refused_by_name():
     assert model_error(**LLAMA, num_experts=8) == (
         'config.json: the key "num_experts" = 8 is not known: if it does not change the number of '
-        "parameters, remove it from the file")
-    assert model_error(**LLAMA, rope_scaling={"factor": 8.0}, torch_dtype="bfloat16",
-                       eos_token_id=[1, 2], num_experts=None) == "no error"
-    assert model_error(**{**LLAMA, "model_type": "qwen3"}, mlp_bias=True) == \
-        "config.json: mlp_bias is true, but false alone is known here"
+        "parameters, remove it from the file"
+    )
+    assert (
+        model_error(
+            **LLAMA,
+            rope_scaling={"factor": 8.0},
+            torch_dtype="bfloat16",
+            eos_token_id=[1, 2],
+            num_experts=None,
+        )
+        == "no error"
+    )
+    assert (
+        model_error(**{**LLAMA, "model_type": "qwen3"}, mlp_bias=True)
+        == "config.json: mlp_bias is true, but false alone is known here"
+    )
     assert model_error(**{**LLAMA, "model_type": "qwen3"}, mlp_bias=False) == "no error"
 
 
@@ -219,32 +304,60 @@ def test_keys_and_defaults_are_those_of_transformers():
     alone = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
     assert count(alone) == count(LLAMA, num_key_value_heads=8)
     wide = dict(alone, num_attention_heads=32, head_dim=64)
-    assert count(wide, model_type="mistral") == count(wide, model_type="mistral",
-                                                      num_key_value_heads=8)
-    assert count(wide, model_type="mistral", num_key_value_heads=None) == \
-        count(wide, model_type="mistral", num_key_value_heads=32)
-    small = dict(model_type="qwen3", vocab_size=151936, hidden_size=1024, intermediate_size=3072,
-                 num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8,
-                 tie_word_embeddings=True)
+    assert count(wide, model_type="mistral") == count(
+        wide, model_type="mistral", num_key_value_heads=8
+    )
+    assert count(wide, model_type="mistral", num_key_value_heads=None) == count(
+        wide, model_type="mistral", num_key_value_heads=32
+    )
+    small = dict(
+        model_type="qwen3",
+        vocab_size=151936,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        tie_word_embeddings=True,
+    )
     assert count(small) == count(small, head_dim=128) == 596049920  # as published: Qwen3-0.6B
-    gpt = dict(model_type="gpt2", vocab_size=100, n_embd=64, n_layer=2, n_head=4, n_positions=32,
-               n_inner=100)
+    gpt = dict(
+        model_type="gpt2",
+        vocab_size=100,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        n_positions=32,
+        n_inner=100,
+    )
     assert count(gpt) == 68296 and count(gpt, tie_word_embeddings=False) == 68296 + 100 * 64
     assert count(dict(gpt, n_inner=None)) == count(dict(gpt, n_inner=256))
 
 
 def test_blocks_without_experts_are_counted():
-    config = dict(model_type="qwen3_moe", vocab_size=1000, hidden_size=256, intermediate_size=1024,
-                  moe_intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
-                  num_key_value_heads=2, head_dim=64, num_experts=8, num_experts_per_tok=2,
-                  tie_word_embeddings=False)
+    config = dict(
+        model_type="qwen3_moe",
+        vocab_size=1000,
+        hidden_size=256,
+        intermediate_size=1024,
+        moe_intermediate_size=64,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        num_experts=8,
+        num_experts_per_tok=2,
+        tie_word_embeddings=False,
+    )
     attention, edges = 2 * 256 * 256 + 2 * 256 * 128 + 2 * 256 + 2 * 64, 2 * 1000 * 256 + 256
     experts, dense = 8 * 3 * 256 * 64 + 256 * 8, 3 * 256 * 1024
     assert count(config) == edges + 4 * (attention + experts)
     assert count(config, decoder_sparse_step=2) == edges + 4 * attention + 2 * (experts + dense)
     assert count(config, mlp_only_layers=[0]) == edges + 4 * attention + 3 * experts + dense
-    assert count(config, decoder_sparse_step=2, mlp_only_layers=[1]) == \
-        edges + 4 * attention + experts + 3 * dense
+    assert (
+        count(config, decoder_sparse_step=2, mlp_only_layers=[1])
+        == edges + 4 * attention + experts + 3 * dense
+    )
     model = model_of({**config, "mlp_only_layers": [0]})
     assert active_parameters(model) == count(config, mlp_only_layers=[0]) - 3 * 6 * 3 * 256 * 64
     # All that a step needs and computes is a mean over the blocks.
@@ -254,65 +367,106 @@ def test_blocks_without_experts_are_counted():
     near(whole.model_flops, 3 * 2 * (forward + attended + head), 1e-12)
     assert whole.parameters == count(config, mlp_only_layers=[0]) and whole.step_seconds > 0
     assert model_error(**config, mlp_only_layers=3).startswith(
-        "config.json: mlp_only_layers is 3, but a list")
+        "config.json: mlp_only_layers is 3, but a list"
+    )
 
 
 # Plans.
 
+
 def plan_error(model, mesh="", **plan):
-    return sentence(lambda: account(find_model(model), Plan(parse_mesh(mesh), **plan),
-                                    find_machine("h100")))
+    return sentence(
+        lambda: account(find_model(model), Plan(parse_mesh(mesh), **plan), find_machine("h100"))
+    )
 
 
 def test_a_plan_that_does_not_divide_the_model_is_refused():
     for seen, expected in (
-            (plan_error("llama3-8b", "tp=3"), "the 32 heads of llama3-8b do not divide by tp=3"),
-            (plan_error("llama3-8b", "pp=64"),
-             "pp=64 has more stages than llama3-8b has blocks (32)"),
-            (plan_error("llama3-8b", "pp=4", chunks=2),
-             "--chunks 2 needs --schedule interleaved, looped_bfs or interleaved_zb, not 1f1b"),
-            (plan_error("llama3-8b", "pp=4", schedule="interleaved", chunks=9, micro_batches=4),
-             "the 32 blocks of llama3-8b do not suffice for 36 stages: choose a smaller pp or "
-             "fewer --chunks"),
-            (plan_error("llama3-8b", "pp=4", schedule="1f2b"),
-             "there is no schedule named '1f2b' (did you mean 1f1b?); there are gpipe, 1f1b, "
-             "interleaved, looped_bfs, zb_h1, zb_v, interleaved_zb and dualpipe_v, and csv:FILE "
-             "for your own"),
-            (plan_error("llama3-8b", "pp=4", schedule="interleaved", chunks=2, micro_batches=6),
-             "the interleaved schedule needs a multiple of pp=4 micro-batches, not 6"),
-            (plan_error("llama3-8b", sequence_parallel=True),
-             "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh"),
-            (plan_error("deepseek-v3", "tp=8"), "only the state of deepseek-v3 can be accounted "
-             "for, and only with the axes dp and fsdp: leave out tp and pp"),
-            (plan_error("llama3-8b", "dp=100000"), "the plan needs 100000 devices, but h100 has "
-             "16384: its widest level is InfiniBand"),
-            (plan_error("llama3-8b", "tp=4,tp=2"),
-             "--mesh tp=4,tp=2: the axis tp is named twice; name it once"),
-            (plan_error("llama3-8b", "tp"),
-             "--mesh tp: expected AXIS=SIZE, got 'tp'; write for example --mesh pp=2,dp=2,tp=2"),
-            (plan_error("llama3-8b", "tp=8,"), "--mesh tp=8,: expected AXIS=SIZE, got ''; write "
-             "for example --mesh pp=2,dp=2,tp=2"),
-            (plan_error("llama3-8b", "tp=-2"),
-             "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'"),
-            (plan_error("llama3-8b", "xp=2"), "--mesh xp=2: there is no axis 'xp'; the axes are pp "
-             "(pipeline parallel), dp (data parallel), fsdp (data parallel that shards), cp "
-             "(context parallel), tp (tensor parallel) and ep (expert parallel)"),
-            (plan_error("llama3-8b", "ep=2"),
-             "ep divides experts, and llama3-8b has none: leave out ep"),
-            (plan_error("korthikanti-175b", "cp=2", sequence=2048), "context parallel is known for "
-             "models with fused attention only, not for korthikanti-175b: leave out cp"),
-            (plan_error("llama3-8b", "cp=4", sequence=8190), "sequences of 8190 tokens do not "
-             "divide into 8 equal pieces, which zigzag order needs on 4 context-parallel ranks: "
-             "choose a --sequence that is a multiple of 8"),
-            (sentence(recomputation_from, "evry=2"), "expected none, selective, full, every=K for "
-             "groups of K blocks, or nested=K1,K2 for groups of K1 with smaller ones of K2 in "
-             "them; got 'evry=2'"),
-            # 8 key heads are replicated twice on 16 ranks; 24 ranks would share them unevenly.
-            (plan_error("llama3-405b", "tp=16"), "no error")):
+        (plan_error("llama3-8b", "tp=3"), "the 32 heads of llama3-8b do not divide by tp=3"),
+        (plan_error("llama3-8b", "pp=64"), "pp=64 has more stages than llama3-8b has blocks (32)"),
+        (
+            plan_error("llama3-8b", "pp=4", chunks=2),
+            "--chunks 2 needs --schedule interleaved, looped_bfs or interleaved_zb, not 1f1b",
+        ),
+        (
+            plan_error("llama3-8b", "pp=4", schedule="interleaved", chunks=9, micro_batches=4),
+            "the 32 blocks of llama3-8b do not suffice for 36 stages: choose a smaller pp or "
+            "fewer --chunks",
+        ),
+        (
+            plan_error("llama3-8b", "pp=4", schedule="1f2b"),
+            "there is no schedule named '1f2b' (did you mean 1f1b?); there are gpipe, 1f1b, "
+            "interleaved, looped_bfs, zb_h1, zb_v, interleaved_zb and dualpipe_v, and csv:FILE "
+            "for your own",
+        ),
+        (
+            plan_error("llama3-8b", "pp=4", schedule="interleaved", chunks=2, micro_batches=6),
+            "the interleaved schedule needs a multiple of pp=4 micro-batches, not 6",
+        ),
+        (
+            plan_error("llama3-8b", sequence_parallel=True),
+            "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh",
+        ),
+        (
+            plan_error("deepseek-v3", "tp=8"),
+            "only the state of deepseek-v3 can be accounted "
+            "for, and only with the axes dp and fsdp: leave out tp and pp",
+        ),
+        (
+            plan_error("llama3-8b", "dp=100000"),
+            "the plan needs 100000 devices, but h100 has 16384: its widest level is InfiniBand",
+        ),
+        (
+            plan_error("llama3-8b", "tp=4,tp=2"),
+            "--mesh tp=4,tp=2: the axis tp is named twice; name it once",
+        ),
+        (
+            plan_error("llama3-8b", "tp"),
+            "--mesh tp: expected AXIS=SIZE, got 'tp'; write for example --mesh pp=2,dp=2,tp=2",
+        ),
+        (
+            plan_error("llama3-8b", "tp=8,"),
+            "--mesh tp=8,: expected AXIS=SIZE, got ''; write for example --mesh pp=2,dp=2,tp=2",
+        ),
+        (
+            plan_error("llama3-8b", "tp=-2"),
+            "--mesh tp=-2: expected a size of tp from 1 to 1000000, got '-2'",
+        ),
+        (
+            plan_error("llama3-8b", "xp=2"),
+            "--mesh xp=2: there is no axis 'xp'; the axes are pp "
+            "(pipeline parallel), dp (data parallel), fsdp (data parallel that shards), cp "
+            "(context parallel), tp (tensor parallel) and ep (expert parallel)",
+        ),
+        (
+            plan_error("llama3-8b", "ep=2"),
+            "ep divides experts, and llama3-8b has none: leave out ep",
+        ),
+        (
+            plan_error("korthikanti-175b", "cp=2", sequence=2048),
+            "context parallel is known for "
+            "models with fused attention only, not for korthikanti-175b: leave out cp",
+        ),
+        (
+            plan_error("llama3-8b", "cp=4", sequence=8190),
+            "sequences of 8190 tokens do not "
+            "divide into 8 equal pieces, which zigzag order needs on 4 context-parallel ranks: "
+            "choose a --sequence that is a multiple of 8",
+        ),
+        (
+            sentence(recomputation_from, "evry=2"),
+            "expected none, selective, full, every=K for "
+            "groups of K blocks, or nested=K1,K2 for groups of K1 with smaller ones of K2 in "
+            "them; got 'evry=2'",
+        ),
+        # 8 key heads are replicated twice on 16 ranks; 24 ranks would share them unevenly.
+        (plan_error("llama3-405b", "tp=16"), "no error"),
+    ):
         assert seen == expected, (seen, expected)
 
 
 # Published figures.
+
 
 def test_the_courses_xxl_parameters_state_devices_and_bounds():
     xxl, types = find_model("xxl"), Types(4.0, 4.0, 2.0)
@@ -323,8 +477,11 @@ def test_the_courses_xxl_parameters_state_devices_and_bounds():
     token = 17_547_264.0
     assert bounds.fsdp_devices(state, 0.0, 95e9) == 38
     assert bounds.fsdp_devices(state, 4096 * token, 95e9) == 61
-    assert bounds.fsdp_bytes(state, 4096 * token, 61) < 95e9 < \
-        bounds.fsdp_bytes(state, 4096 * token, 60)
+    assert (
+        bounds.fsdp_bytes(state, 4096 * token, 61)
+        < 95e9
+        < bounds.fsdp_bytes(state, 4096 * token, 60)
+    )
     split = bounds.Split(16384, 53248, 16, 4, 4.6e14, 1.8e11, 2, 1)
     near(bounds.tokens_if_overlapped(split), 319.44, 2e-5)
     assert round(64 * bounds.tokens_if_overlapped(split)) == 20_444
@@ -332,8 +489,9 @@ def test_the_courses_xxl_parameters_state_devices_and_bounds():
     near(bounds.tokens_at_best_split(split), 61.35, 1e-3)
     near(bounds.best_fsdp(split), 3.07, 1e-3)
     near(bounds.largest_tensor(split), 20.84, 1e-3)
-    assert math.isinf(bounds.tokens_if_overlapped(bounds.Split(16384, 53248, 2, 32, 4.6e14, 1.8e11,
-                                                               2, 1)))
+    assert math.isinf(
+        bounds.tokens_if_overlapped(bounds.Split(16384, 53248, 2, 32, 4.6e14, 1.8e11, 2, 1))
+    )
 
 
 # Korthikanti et al. 2022, table 3: pp, chunks, micro-batch and batch of each model; figure 1: GiB
@@ -343,15 +501,24 @@ KORTHIKANTI = {
     "korthikanti-22b": (1, 1, 4, 4, 45.56, 59.25, 9.56, 1.42, 1.10),
     "korthikanti-175b": (8, 3, 1, 64, 45.56, 66.84, 12.35, 18.13, 13.75),
     "korthikanti-530b": (35, 3, 1, 280, 31.64, 114.02, 23.08, 49.05, 37.83),
-    "korthikanti-1t": (64, 1, 1, 512, 32.96, 131.25, 26.56, 94.42, 71.49)}
+    "korthikanti-1t": (64, 1, 1, 512, 32.96, 131.25, 26.56, 94.42, 71.49),
+}
 
 
 def plan_of(name, recompute=Recomputation(), sequence_parallel=False):
     pp, chunks, micro_batch, batch = KORTHIKANTI[name][:4]
-    return Plan(parse_mesh(f"pp={pp},tp=8" if pp > 1 else "tp=8"),
-                "interleaved" if chunks > 1 else "1f1b", chunks, micro_batch, batch // micro_batch,
-                2048, recompute=recompute, sequence_parallel=sequence_parallel,
-                types=Types(gradients=4.0), fused_gradients=True)
+    return Plan(
+        parse_mesh(f"pp={pp},tp=8" if pp > 1 else "tp=8"),
+        "interleaved" if chunks > 1 else "1f1b",
+        chunks,
+        micro_batch,
+        batch // micro_batch,
+        2048,
+        recompute=recompute,
+        sequence_parallel=sequence_parallel,
+        types=Types(gradients=4.0),
+        fused_gradients=True,
+    )
 
 
 def test_korthikanti_state_activations_and_seconds():
@@ -372,22 +539,30 @@ def test_korthikanti_state_activations_and_seconds():
 def test_zero_megatron_llama_and_experts():
     for stage, gigabytes in enumerate((120, 31.4, 16.6, 1.88)):  # ZeRO, table 1
         plan = Plan(parse_mesh("dp=64"), zero=stage)
-        near(account(find_model("zero-7.5b"), plan, find_machine("h100")).most_memory() / 1e9,
-             gigabytes, 3e-3)
+        near(
+            account(find_model("zero-7.5b"), plan, find_machine("h100")).most_memory() / 1e9,
+            gigabytes,
+            3e-3,
+        )
     for size in ("1.7", "3.6", "7.5", "18.4", "39.1", "76.1", "145.6", "310.1", "529.6", "1008"):
         near(parameters_of(f"megatron-{size}b"), float(size) * 1e9, 0.03)
     # 1T at 163 TFLOP/s, by F = 96 B s l h^2 (1 + s/6h + V/16lh).
     plan = Plan(parse_mesh("pp=64,dp=6,tp=8"), micro_batches=512, sequence=2048, recompute=FULL)
-    l, h, s, vocabulary = 128, 25600, 2048, 51200
-    near(hardware_flops(find_model("megatron-1008b"), plan),
-         96 * 3072 * s * l * h * h * (1 + s / (6 * h) + vocabulary / (16 * l * h)), 1e-12)
+    layers, h, s, vocabulary = 128, 25600, 2048, 51200
+    near(
+        hardware_flops(find_model("megatron-1008b"), plan),
+        96 * 3072 * s * layers * h * h * (1 + s / (6 * h) + vocabulary / (16 * layers * h)),
+        1e-12,
+    )
     assert parameters_of("llama3-405b") == 405_853_388_800
     assert parameters_of("deepseek-v3") == 671_026_419_200
     model, plan = find_model("llama3-405b"), Plan(parse_mesh("dp=64,pp=16,tp=8"))
     assert [pipeline_part(model, plan, rank).blocks for rank in (0, 1, 14, 15)] == [7, 8, 8, 7]
-    for name, whole, active in (("mixtral-8x7b", 46.70e9, 12.88e9),
-                                ("qwen3-30b-a3b", 30.53e9, 3.35e9),
-                                ("deepseek-v3", 671.03e9, 37.55e9)):
+    for name, whole, active in (
+        ("mixtral-8x7b", 46.70e9, 12.88e9),
+        ("qwen3-30b-a3b", 30.53e9, 3.35e9),
+        ("deepseek-v3", 671.03e9, 37.55e9),
+    ):
         near(parameters_of(name), whole, 2e-3)
         near(active_parameters(find_model(name)), active, 2e-3)
     for size, parameters in (("125m", 125311488), ("1b", 1315950592), ("70b", 64862437376)):
@@ -397,12 +572,23 @@ def test_zero_megatron_llama_and_experts():
 def test_memory_of_groups_of_recomputed_blocks():
     """The figures to which a run is held, in C++."""
     model = Model("", "", "llama", 256, 64, 16, 8, 4, 8, 32, sequence=64, own=True)
-    for text, expected in (("full", 14499840), ("every=2", 14843904), ("every=4", 21823488),
-                           ("every=8", 38928384), ("every=16", 74711040),
-                           ("nested=4,1", 10305536), ("nested=8,2", 13795328),
-                           ("nested=8,1", 11354112)):
-        plan = Plan(Mesh(), micro_batch=32, sequence=64, types=Types(4.0, 4.0, 4.0),
-                    recompute=recomputation_from(text))
+    for text, expected in (
+        ("full", 14499840),
+        ("every=2", 14843904),
+        ("every=4", 21823488),
+        ("every=8", 38928384),
+        ("every=16", 74711040),
+        ("nested=4,1", 10305536),
+        ("nested=8,2", 13795328),
+        ("nested=8,1", 11354112),
+    ):
+        plan = Plan(
+            Mesh(),
+            micro_batch=32,
+            sequence=64,
+            types=Types(4.0, 4.0, 4.0),
+            recompute=recomputation_from(text),
+        )
         assert memory_of_rank(model, plan, 0).of("activations") == expected, text
 
 
@@ -430,21 +616,31 @@ def test_bytes_of_each_axis():
     for t in (2, 4):
         part, edges = (t - 1) / t, 4 * (t - 1) / t * STREAM + 2 * (t - 1) / t * 12 * 128
         assert sent(small_account(f"tp={t}"), "tp") == 4 * (12 * 8 * part * STREAM + edges)
-        assert sent(small_account(f"tp={t}", recompute=FULL), "tp") == \
-            4 * (12 * 12 * part * STREAM + edges)
+        assert sent(small_account(f"tp={t}", recompute=FULL), "tp") == 4 * (
+            12 * 12 * part * STREAM + edges
+        )
         # Once a step: the gradients of 25 norms.
-        assert sent(small_account(f"tp={t}", sequence_parallel=True), "tp") == \
-            4 * (12 * 10 * part * STREAM + edges) + 2 * part * 25 * 48 * 4
+        assert (
+            sent(small_account(f"tp={t}", sequence_parallel=True), "tp")
+            == 4 * (12 * 10 * part * STREAM + edges) + 2 * part * 25 * 48 * 4
+        )
     whole = 12 * BLOCK + 2 * TABLE + 48
-    for zero, expected in ((0, 2 * whole), (1, 2 * whole), (2, 5 * whole),
-                           (3, 4 * (2 * whole + 12 * BLOCK))):
+    for zero, expected in (
+        (0, 2 * whole),
+        (1, 2 * whole),
+        (2, 5 * whole),
+        (3, 4 * (2 * whole + 12 * BLOCK)),
+    ):
         near(sent(small_account("dp=4", zero=zero), "dp"), 0.75 * 4 * expected, 1e-12)
     assert sent(small_account("pp=4"), "pp") == 4 * STREAM
     experts = replace(SMALL, experts=Experts(8, 2, 128))
     shared = 12 * (4 * 48 * 48 + 2 * 48 + 8 * 48) + 2 * TABLE + 48
     for n in (2, 4, 8):
-        near(sent(small_account(f"ep={n}", experts), "ep"), (n - 1) / n * (
-            4 * 12 * (4 * 2 * STREAM + 8 * 8) + 2 * 4 * shared), 1e-12)
+        near(
+            sent(small_account(f"ep={n}", experts), "ep"),
+            (n - 1) / n * (4 * 12 * (4 * 2 * STREAM + 8 * 8) + 2 * 4 * shared),
+            1e-12,
+        )
 
 
 def test_the_parts_of_a_step_add_up_and_memory_is_in_the_derivation():
@@ -462,6 +658,7 @@ def test_blocks_in_flight_by_schedule_and_stage():
     def held(stage, **plan):
         plan = small_plan("pp=4", **{"micro_batches": 8, **plan})
         return blocks_in_flight(plan, pipeline_part(SMALL, plan, stage))
+
     for stage in range(4):
         assert held(stage, schedule="gpipe") == 3 * 8
         assert held(stage, schedule="1f1b") == 3 * (4 - stage)
@@ -470,8 +667,8 @@ def test_blocks_in_flight_by_schedule_and_stage():
     assert held(0, micro_batches=2) == 3 * 2
     # What is in flight grows with the micro-batches of gpipe, and of no other: also where they are
     # too many to be listed.
-    assert held(0, micro_batches=10 ** 9) == 3 * 4
-    assert held(0, micro_batches=10 ** 9, schedule="gpipe") == 3e9
+    assert held(0, micro_batches=10**9) == 3 * 4
+    assert held(0, micro_batches=10**9, schedule="gpipe") == 3e9
 
 
 def test_pipelines_messages_stages_and_networks():
@@ -487,8 +684,13 @@ def test_pipelines_messages_stages_and_networks():
     llama = find_model("llama3-405b")
     for chunks in (1, 4, 8):
         plan = Plan(parse_mesh("pp=16,tp=8"), "interleaved", chunks, micro_batches=16)
-        assert [pipeline_part(llama, plan, rank).blocks for rank in (0, 1, 7, 14, 15)] == \
-            [7, 8, 8, 8, 7]
+        assert [pipeline_part(llama, plan, rank).blocks for rank in (0, 1, 7, 14, 15)] == [
+            7,
+            8,
+            8,
+            8,
+            7,
+        ]
     # The groups of pp span all 64 devices, those of tp 8 neighbours.
     for each in small_account("pp=2,dp=8,tp=4").traffic:
         assert each.level == ("NVLink" if each.axis == "tp" else "InfiniBand")
@@ -508,8 +710,13 @@ def test_communication_hides_as_far_as_it_fits_behind_computing():
         return sum(each.hidden for each in of.traffic if each.axis == axis)
 
     def stage(of):
-        return next(float(line) for section in of.derivation for line in section.terms
-                    if line.symbol == "t_stage")
+        return next(
+            float(line)
+            for section in of.derivation
+            for line in section.terms
+            if line.symbol == "t_stage"
+        )
+
     # On a slow network backward of the last micro-batch hides, two thirds of its time. Of four
     # micro-batches, three kinds of calls, each behind a third of the time. Of 12 blocks, 11 hide
     # the gather of the next one in backward; in forward the last hides that of the head.
@@ -519,8 +726,10 @@ def test_communication_hides_as_far_as_it_fits_behind_computing():
     assert hidden(on("tp=4", 1e6), "tp") == 0 and data.binds()[0] == "dp communication, exposed"
     # A fast network hides everything but the calls that no block runs beside.
     assert all(each.exposed == 0 for each in on("dp=4", 1e15, 0.0).traffic)
-    shares = [round(each.exposed / each.seconds * each.calls / 4)
-              for each in on("fsdp=4", 1e15, 0.0).traffic]
+    shares = [
+        round(each.exposed / each.seconds * each.calls / 4)
+        for each in on("fsdp=4", 1e15, 0.0).traffic
+    ]
     assert shares == [2, 1, 2]  # of 14, 12 and 14 in each micro-batch
 
 
@@ -528,9 +737,11 @@ def test_memory_of_ranks_that_shard():
     lab = find_model("lab")
 
     def needed(ranks=1, model=lab, sequence=256, **plan):
-        plan = Plan(parse_mesh(f"dp={ranks}"), sequence=sequence, types=Types(4.0, 4.0, 4.0),
-                    **plan)
+        plan = Plan(
+            parse_mesh(f"dp={ranks}"), sequence=sequence, types=Types(4.0, 4.0, 4.0), **plan
+        )
         return memory_of_rank(model, plan, 0)
+
     whole = parameters_of("lab") * 4
     one, four = needed(micro_batch=16), needed(4, micro_batch=4, gradient_copies=2.0)
     assert one.of("parameters") == four.of("parameters") == whole

@@ -1,7 +1,8 @@
 """The program and algorithms of one's own from Python, without torch.
 
-    program_test.py CASE ...     the functions test_CASE below; without CASE all
+program_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import json
 import os
 import pydoc
@@ -12,10 +13,9 @@ import tempfile
 from pathlib import Path
 
 import ringside
+from notebook import run_notebook
 from ringside import receive, send
 from ringside.program import find_program, options_of, words_of
-
-from notebook import run_notebook
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -29,11 +29,32 @@ def error_of(call):
 
 
 def test_arguments_become_words():
-    options = {"n": [2, 4], "max_size": 8, "mesh": {"dp": 2, "tp": 4}, "slow": {5: 1.3},
-               "bounds": True, "fit": False, "root": None, "html": Path("a/b.html"), "seed": 0}
+    options = {
+        "n": [2, 4],
+        "max_size": 8,
+        "mesh": {"dp": 2, "tp": 4},
+        "slow": {5: 1.3},
+        "bounds": True,
+        "fit": False,
+        "root": None,
+        "html": Path("a/b.html"),
+        "seed": 0,
+    }
     assert list(words_of(options)) == [
-        "-n", "2,4", "--max-size", "8", "--mesh", "dp=2,tp=4", "--slow", "5=1.3", "--bounds",
-        "--html", "a/b.html", "--seed", "0"]
+        "-n",
+        "2,4",
+        "--max-size",
+        "8",
+        "--mesh",
+        "dp=2,tp=4",
+        "--slow",
+        "5=1.3",
+        "--bounds",
+        "--html",
+        "a/b.html",
+        "--seed",
+        "0",
+    ]
 
 
 def test_every_command_is_a_function():
@@ -50,7 +71,7 @@ def test_a_result_has_text_figures_and_a_page():
     page = ring._repr_html_()
     assert page.startswith("<iframe srcdoc='<!DOCTYPE html>") and page.endswith("</iframe>")
     assert page.count("'") == 6  # those of three attributes: none ends the page early
-    assert "\"algorithm\":\"ring\"" in page.replace(" ", "")
+    assert '"algorithm":"ring"' in page.replace(" ", "")
 
     # A subcommand has other options; a command without a page is shown as text.
     pipeline = ringside.step("pipeline", "gpipe", n=2, micro_batches=3)
@@ -67,8 +88,9 @@ def test_a_result_has_text_figures_and_a_page():
 def test_a_timeline_is_that_of_a_trace():
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "trace.json")
-        step = ringside.simulate(model="tiny", topology="laptop", mesh="pp=2", micro_batches=4,
-                                 trace=trace)
+        step = ringside.simulate(
+            model="tiny", topology="laptop", mesh="pp=2", micro_batches=4, trace=trace
+        )
         timeline = ringside.timeline(trace)
         assert [row["rank"] for row in timeline.data] == [0, 1]
         for row in timeline.data:  # each part of a step is either computing or waiting
@@ -79,8 +101,9 @@ def test_a_timeline_is_that_of_a_trace():
 
 def test_errors_are_the_sentences_of_the_program():
     error = error_of(lambda: ringside.step(n=65))
-    assert str(error) == ("--ranks: a number from 1 to 64 is expected, not 65\n"
-                          "Try: ringside step --help")
+    assert str(error) == (
+        "--ranks: a number from 1 to 64 is expected, not 65\nTry: ringside step --help"
+    )
     assert "there is no option --colour" in str(error_of(lambda: ringside.step(colour="red")))
     error = error_of(lambda: ringside.prove(algorithm="none.json"))
     assert "cannot read the algorithm none.json" in str(error)
@@ -103,11 +126,14 @@ def test_the_program_is_found_or_a_sentence_says_what_to_do():
     assert os.path.samefile(find_program(), ringside.step("all_reduce")._run().args[0])
     error = with_environment(lambda: error_of(ringside.prove), RINGSIDE_PROGRAM="/nowhere/ringside")
     for shown in ringside, ringside.step:  # help() says it as well
-        text = with_environment(lambda: pydoc.plain(pydoc.render_doc(shown)),
-                                RINGSIDE_PROGRAM="/nowhere/ringside")
+        text = with_environment(
+            lambda: pydoc.plain(pydoc.render_doc(shown)), RINGSIDE_PROGRAM="/nowhere/ringside"
+        )
         assert "cannot run /nowhere/ringside" in text
-    assert str(error) == ("cannot run /nowhere/ringside: No such file or directory. Name the "
-                          "program ringside in RINGSIDE_PROGRAM")
+    assert str(error) == (
+        "cannot run /nowhere/ringside: No such file or directory. Name the "
+        "program ringside in RINGSIDE_PROGRAM"
+    )
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder, "a/b/c/lib/libringside.so")  # no bin beside it
         alone = {"RINGSIDE_LIBRARY": str(package), "PATH": folder}
@@ -118,8 +144,9 @@ def test_the_program_is_found_or_a_sentence_says_what_to_do():
         installed = Path(folder, "a/b/bin/ringside")
         installed.parent.mkdir(parents=True)
         os.symlink(find_program(), installed)
-        assert os.path.samefile(Path(with_environment(find_program, **alone)).parent,
-                                installed.parent)
+        assert os.path.samefile(
+            Path(with_environment(find_program, **alone)).parent, installed.parent
+        )
 
 
 @ringside.algorithm("all_reduce")
@@ -128,8 +155,10 @@ def ring(rank, size):
     for s in range(size - 1):
         yield send(right, (rank - 1 - s) % size) | receive(left, (rank - 2 - s) % size)
     for s in range(size - 1):
-        yield (send(right, (rank - s) % size)
-               | receive(left, (rank - 1 - s) % size, action="overwrite"))
+        yield (
+            send(right, (rank - s) % size)
+            | receive(left, (rank - 1 - s) % size, action="overwrite")
+        )
 
 
 def test_a_function_is_an_algorithm():
@@ -138,12 +167,13 @@ def test_a_function_is_an_algorithm():
     for size in 2, 3, 4:
         ours = ringside.step("ring_all_reduce", n=size).data["schedules"]
         assert ring.schedules(size) == ours
-    proof, = ringside.prove(algorithm=ring).data
+    (proof,) = ringside.prove(algorithm=ring).data
     assert proof["holds"] and proof["cases"] == 7 and proof["algorithm"] == "ring.json"
     # As a file of --algorithm it is drawn, measured beside others and trained with.
     assert ringside.step(algorithm=ring, n=4)._repr_html_().startswith("<svg")
-    rows = ringside.bench("all_reduce", n=3, algorithm=[ring, "ring"], backends="threads",
-                          bytes="4KB", repeat=2).data
+    rows = ringside.bench(
+        "all_reduce", n=3, algorithm=[ring, "ring"], backends="threads", bytes="4KB", repeat=2
+    ).data
     rows = rows["results"] if isinstance(rows, dict) else rows
     assert [row["algorithm"] for row in rows] == ["ring.json", "ring"]
     with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +195,9 @@ def test_ranks_chunks_and_root_of_an_algorithm():
 
     assert [schedule["steps"][1] for schedule in chain.schedules(3)] == [
         {"send": {"to": 1, "first": 0, "count": 1}},
-        {"receive": {"from": 0, "first": 0, "count": 1, "action": "overwrite"}}, {}]
+        {"receive": {"from": 0, "first": 0, "count": 1, "action": "overwrite"}},
+        {},
+    ]
     assert ringside.prove(algorithm=chain).data[0]["holds"]
 
     @ringside.algorithm("all_to_all", sizes=[2], chunks=lambda size: 2 * size)
@@ -197,20 +229,37 @@ def test_a_page_plays_in_the_frame_of_a_notebook():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "page.html")
-        page.write_text("<!DOCTYPE html><meta charset='utf-8'><body>"
-                        + ringside.step("ring_all_reduce", n=4)._repr_html_() + """<script>
+        page.write_text(
+            "<!DOCTYPE html><meta charset='utf-8'><body>"
+            + ringside.step("ring_all_reduce", n=4)._repr_html_()
+            + """<script>
             onload = () => {
               const frame = document.querySelector('iframe').contentWindow;
               const key = {key: 'ArrowRight', cancelable: true};
               frame.dispatchEvent(new KeyboardEvent('keydown', key));
               document.body.append('shown: ' + frame.document.getElementById('says').textContent);
-            };</script></body>""")
+            };</script></body>"""
+        )
         seen = subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-             "--no-first-run", "--force-prefers-reduced-motion", "--enable-logging=stderr",
-             "--virtual-time-budget=5000", f"--user-data-dir={folder}/browser", "--dump-dom",
-             page.as_uri()], capture_output=True, text=True, timeout=90,
-            env={**os.environ, "HOME": folder})
+            [
+                browser,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--force-prefers-reduced-motion",
+                "--enable-logging=stderr",
+                "--virtual-time-budget=5000",
+                f"--user-data-dir={folder}/browser",
+                "--dump-dom",
+                page.as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            env={**os.environ, "HOME": folder},
+        )
     assert "CONSOLE" not in seen.stderr, seen.stderr
     assert "shown: Step 0" in seen.stdout, seen.stdout[-300:]
 
@@ -225,6 +274,7 @@ def test_the_notebook_runs():
 
 if __name__ == "__main__":
     names = [f"test_{name}" for name in sys.argv[1:]] or [
-        name for name in globals() if name.startswith("test_")]
+        name for name in globals() if name.startswith("test_")
+    ]
     for name in names:
         globals()[name]()

@@ -1,4 +1,5 @@
 """Runs a function on several ranks, each a process, and collects what they raise."""
+
 import multiprocessing
 import os
 import tempfile
@@ -30,8 +31,10 @@ def on_ranks(function, size, *arguments, dead=()):
     context = multiprocessing.get_context("fork")  # torch is imported once
     errors = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [context.Process(target=_rank, args=(function, r, size, folder, arguments, errors))
-                 for r in range(size)]
+        ranks = [
+            context.Process(target=_rank, args=(function, r, size, folder, arguments, errors))
+            for r in range(size)
+        ]
         for process in ranks:
             process.start()
         told = {}
@@ -45,5 +48,10 @@ def on_ranks(function, size, *arguments, dead=()):
 
 
 def begin(rank, size, folder, backend="ringside", seconds=30, name="store"):
-    dist.init_process_group(backend, init_method=f"file://{folder}/{name}", rank=rank,
-                            world_size=size, timeout=timedelta(seconds=seconds))
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{folder}/{name}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=seconds),
+    )

@@ -3,6 +3,7 @@ account's formulas, and cases that can be computed by hand.
 
     simulation_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import json
 import sys
 import time
@@ -23,7 +24,6 @@ from ringside.planning.simulation import simulate
 from ringside.planning.stragglers import Stragglers, random_uniform
 from ringside.program import run
 
-
 # random_uniform() in C++.
 RANDOM_NUMBERS = [0.13870941014555427, 0.10423983534469128, 0.31919209499832013]
 
@@ -42,20 +42,22 @@ def refusal(*arguments, **options):
 
 def blocks_only(layers=24):
     """Blocks of two matrices and nothing else, so that all stages take the same time."""
-    return Model("blocks", "", "feed_forward", d_model=1024, d_ff=4096, layers=layers,
-                 sequence=1024)
+    return Model(
+        "blocks", "", "feed_forward", d_model=1024, d_ff=4096, layers=layers, sequence=1024
+    )
 
 
 def machine_with_free_messages():
     """Messages between stages take no time; all other communication does."""
-    return replace(find_machine("h100"), levels=(Level("inner", 8, 4e11, 3e-6),
-                                                 Level("outer", 4096, 1e30, 0.0)))
+    return replace(
+        find_machine("h100"),
+        levels=(Level("inner", 8, 4e11, 3e-6), Level("outer", 4096, 1e30, 0.0)),
+    )
 
 
 def plan_on(mesh, schedule="1f1b", m=8, **more):
     chunks = 3 if schedule == "interleaved" else 1
-    return Plan(parse_mesh(mesh), schedule, chunks, micro_batches=m,
-                **{"sequence": 1024, **more})
+    return Plan(parse_mesh(mesh), schedule, chunks, micro_batches=m, **{"sequence": 1024, **more})
 
 
 def path_of(lowered, replicas, overlap=1.0, stragglers=Stragglers()):
@@ -65,10 +67,14 @@ def path_of(lowered, replicas, overlap=1.0, stragglers=Stragglers()):
 def uniform(name, p, v, m, forward, backward, weight, message, count=1, **more):
     """A lowered schedule, and replicas whose stages all take these durations."""
     lowered = lower(make_schedule(name, p, v, m))
-    stages = (StageTimes(forward, backward - weight, weight, message_on=message,
-                         message_back=message, **more),) * lowered.stages
-    return lowered, [Replica(stages, [RankGroup(rank + i * p, 1, 1) for rank in range(p)])
-                     for i in range(count)]
+    stages = (
+        StageTimes(
+            forward, backward - weight, weight, message_on=message, message_back=message, **more
+        ),
+    ) * lowered.stages
+    return lowered, [
+        Replica(stages, [RankGroup(rank + i * p, 1, 1) for rank in range(p)]) for i in range(count)
+    ]
 
 
 def exposed_along(s, axis):
@@ -90,9 +96,22 @@ def test_for_every_schedule_spans_are_those_of_the_pipelines_own_proof():
             v = 4 if generator.most == UNLIMITED and p % 2 == 0 else generator.default
             # The last one has long messages: a lane carries one at a time.
             for durations in ((1, 2, 1, 0.25), (0.7, 1.9, 0.6, 0.125), (1, 2, 1, 3)):
-                words = [word for option, value in zip(
-                    ("--forward", "--backward", "--weight", "--message", "-n", "--micro-batches",
-                     "--stages-per-rank"), (*durations, p, m, v)) for word in (option, str(value))]
+                words = [
+                    word
+                    for option, value in zip(
+                        (
+                            "--forward",
+                            "--backward",
+                            "--weight",
+                            "--message",
+                            "-n",
+                            "--micro-batches",
+                            "--stages-per-rank",
+                        ),
+                        (*durations, p, m, v),
+                    )
+                    for word in (option, str(value))
+                ]
                 proved = json.loads(run(["step", "pipeline", name, *words, "--json", "-"]).stdout)
                 lowered, replicas = uniform(name, p, v, m, *durations)
                 timeline = path_of(lowered, replicas)
@@ -125,8 +144,11 @@ def test_the_longest_path_is_the_account_where_both_apply():
             formulas, path = agree(plan_on(mesh, schedule))
             near(path.bubble, formulas.bubble_share)
     # The formula of zb_h1 takes F = I = W: without calls in F and I, and sums of gradients in W.
-    wide = replace(machine, memory_bandwidth=1e30, levels=(replace(
-        machine.levels[0], group=1, bytes_per_second=1.0), machine.levels[1]))
+    wide = replace(
+        machine,
+        memory_bandwidth=1e30,
+        levels=(replace(machine.levels[0], group=1, bytes_per_second=1.0), machine.levels[1]),
+    )
     agree(plan_on("pp=8", "zb_h1"), wide)
     for recompute in ("none", "selective", "full"):
         blocks = 1 if recompute == "full" else 0
@@ -136,8 +158,10 @@ def test_the_longest_path_is_the_account_where_both_apply():
 def test_gradients_are_reduced_in_buckets_while_backward_runs():
     # Two ranks, 4 buckets, backward from 3 to 7: ready at 4, 5, 6 and 7.
     def end_of(bucket, overlap):
-        return path_of(*uniform("gpipe", 1, 1, 1, 3, 4, 2, 0, count=2, buckets=4, bucket=bucket),
-                       overlap).reduced
+        return path_of(
+            *uniform("gpipe", 1, 1, 1, 3, 4, 2, 0, count=2, buckets=4, bucket=bucket), overlap
+        ).reduced
+
     assert end_of(0, 1) == 7
     assert end_of(0.5, 1) == 7.5  # each is done before the next is ready
     assert end_of(1, 1) == 8
@@ -147,8 +171,9 @@ def test_gradients_are_reduced_in_buckets_while_backward_runs():
 
 
 def test_what_zero_2_does_not_hide_is_no_bubble():
-    lowered, replicas = uniform("gpipe", 1, 1, 2, 1, 2, 1, 0, count=2, buckets=1, bucket=0.5,
-                                reduces_each=True)
+    lowered, replicas = uniform(
+        "gpipe", 1, 1, 2, 1, 2, 1, 0, count=2, buckets=1, bucket=0.5, reduces_each=True
+    )
     timeline = path_of(lowered, replicas, 0.0)
     assert timeline.computed == 6.5  # F0 F1 B0, half a second, B1
     assert timeline.reduced == 7
@@ -169,8 +194,12 @@ def test_a_reduction_waits_for_the_slowest_replica_of_its_own_group():
 def test_sharded_parameters_what_computing_does_not_hide_and_replicas_in_step():
     # Two units: a block hides the second gather, and the first reduction. It computes 1 s in
     # forward, and 1 s for each kind of call in backward.
-    calls = {"blocks": 2.0, "gather_forward": UnitCalls(2, 1.5, 1),
-             "gather_backward": UnitCalls(2, 0.5, 1), "scatter": UnitCalls(2, 1.25, 1)}
+    calls = {
+        "blocks": 2.0,
+        "gather_forward": UnitCalls(2, 1.5, 1),
+        "gather_backward": UnitCalls(2, 0.5, 1),
+        "scatter": UnitCalls(2, 1.25, 1),
+    }
     one = uniform("gpipe", 1, 1, 1, 2, 4, 2, 0, **calls)
     assert path_of(*one).computed == 2 + (3 - 1) + 4 + (1 - 0.5) + (2.5 - 1)
     assert path_of(*one, 0.0).computed == 2 + 3 + 4 + 1 + 2.5
@@ -197,7 +226,8 @@ def test_context_parallel_carries_what_the_account_counts_and_hides_behind_atten
                     assert exposed_along(s, "cp") > 0
     assert refusal(model, plan_on("cp=2,dp=2", sequence=8192), h100) == (
         "the mesh cp=2,dp=2 is not simulated: with cp the axes are expected in the order pp, dp, "
-        "fsdp, cp, tp, or with pp before cp")
+        "fsdp, cp, tp, or with pp before cp"
+    )
     # With pp between dp and cp a ring of gradients has as many ranks in a server.
     for mesh, stride in (("dp=4,pp=2,cp=2,tp=2", 4), ("pp=2,dp=4,cp=2,tp=2", 2)):
         assert MeshRanks(parse_mesh(mesh)).group("dp", True, 0, 0).stride == stride
@@ -216,13 +246,15 @@ def test_expert_parallel_carries_what_the_account_counts_and_waits_for_the_busie
 
     def all_to_all(size):
         return network.collective_seconds("all_to_all", RankGroup(0, 4, 1), size)
+
     rows, tokens, d = 4096.0 * 2 * 4096 * 2, 3 * 32, 4096.0
     calls = tokens * (4 * all_to_all(rows) + all_to_all(8.0 * 8))
     # All but the experts: q and output, k and v, the router and two norms; embedding, head, norm.
     shared = 32 * (2 * d * d + 2 * d * 1024 + 8 * d + 2 * d) + 2 * 32000 * d + d
     average = network.collective_seconds("all_reduce", RankGroup(0, 4, 1), 2 * shared)
-    silent = replace(h100, levels=(replace(h100.levels[0], latency=0.0, bytes_per_second=1e30),
-                                   *h100.levels[1:]))
+    silent = replace(
+        h100, levels=(replace(h100.levels[0], latency=0.0, bytes_per_second=1e30), *h100.levels[1:])
+    )
     s, without = simulate(model, plan, h100), simulate(model, plan, silent).step
     near(s.step - without, calls + average, 1e-9)
     near(exposed_along(s, "ep"), calls + average, 1e-9)
@@ -250,8 +282,10 @@ def test_the_links_carry_the_bytes_that_the_account_counts():
             counted, carried = accounted_along(formulas, axis), sent_along(s, axis)
             # The links show the rank that sends most, the account the one that computes most.
             if axis == "pp":
-                counted *= (pipeline_part(model, plan, p // 2).messages /
-                            pipeline_part(model, plan, formulas.busiest).messages)
+                counted *= (
+                    pipeline_part(model, plan, p // 2).messages
+                    / pipeline_part(model, plan, formulas.busiest).messages
+                )
             if p > 1 and plan.shards_parameters and axis == "fsdp":
                 # The links do not know of units that stay whole from one action to the next.
                 assert counted <= carried < 1.05 * counted
@@ -263,8 +297,10 @@ def test_the_links_carry_the_bytes_that_the_account_counts():
         agree(blocks_only(), plan_on(mesh))
     for zero in range(4):  # one stage with embedding and head
         for sequence_parallel in (False, True):
-            agree(find_model("llama3-8b"),
-                  plan_on("dp=4,tp=8", zero=zero, sequence_parallel=sequence_parallel))
+            agree(
+                find_model("llama3-8b"),
+                plan_on("dp=4,tp=8", zero=zero, sequence_parallel=sequence_parallel),
+            )
 
 
 def test_all_micro_batches_but_the_first_add_their_gradients_to_a_sum():
@@ -294,8 +330,10 @@ def test_a_slow_rank_slows_its_unit_its_pipeline_and_all_who_wait_for_its_gradie
         every = simulate(blocks_only(), plan, machine, Stragglers({rank: 1.5}), fold=False)
         assert every.step == slow.step
     # One replica of four is slow: the other three weigh as much as they are.
-    folded, every = (simulate(blocks_only(), plan_on("pp=2,dp=4", m=4), machine,
-                              Stragglers({0: 1.5}), fold) for fold in (True, False))
+    folded, every = (
+        simulate(blocks_only(), plan_on("pp=2,dp=4", m=4), machine, Stragglers({0: 1.5}), fold)
+        for fold in (True, False)
+    )
     assert [replica.count for replica in folded.replicas] == [1, 3]
     near(folded.bubble, every.bubble)
     # Alone, a slow rank takes as much longer for everything, also for the update.
@@ -304,18 +342,22 @@ def test_a_slow_rank_slows_its_unit_its_pipeline_and_all_who_wait_for_its_gradie
     all_slow = Stragglers(dict.fromkeys(range(8), 1.5))
     assert len(simulate(blocks_only(), plan, machine, all_slow).replicas) == 1
     assert refusal(blocks_only(), plan, machine, Stragglers({8: 1.5})) == (
-        "rank 8 cannot be slow: the mesh pp=2,dp=2,tp=2 has the ranks 0 to 7")
+        "rank 8 cannot be slow: the mesh pp=2,dp=2,tp=2 has the ranks 0 to 7"
+    )
 
 
 def test_jitter_is_reproducible_bounded_and_depends_on_its_seed():
     # The numbers of base/random.hpp.
-    assert [random_uniform(seed, stream, counter) for seed, stream, counter in (
-        (0, 0, 0), (7, 3, 11), (2 ** 64 - 1, 16383, 64))] == RANDOM_NUMBERS
+    assert [
+        random_uniform(seed, stream, counter)
+        for seed, stream, counter in ((0, 0, 0), (7, 3, 11), (2**64 - 1, 16383, 64))
+    ] == RANDOM_NUMBERS
     machine, plan = machine_with_free_messages(), plan_on("pp=4,dp=4")
     undisturbed = simulate(blocks_only(), plan, machine).step
 
     def step(seed, slow=()):
         return simulate(blocks_only(), plan, machine, Stragglers(dict(slow), 0.2, seed)).step
+
     assert step(1) == step(1) != step(2)
     # The mean of a computation is 1.1, and a rank waits for others who are late.
     assert 1.1 * undisturbed < step(1) < 1.2 * undisturbed
@@ -349,8 +391,9 @@ def test_a_group_communicates_over_the_innermost_level_that_joins_its_ranks():
         network.level_of(RankGroup(0, 2, 24576))
         raise AssertionError
     except RingsideError as error:
-        assert str(error) == ("ranks 0 and 24576 are in different groups of RoCE, pods, the widest "
-                              "level of llama3")
+        assert str(error) == (
+            "ranks 0 and 24576 are in different groups of RoCE, pods, the widest level of llama3"
+        )
 
 
 def test_replicas_differ_where_one_of_their_messages_crosses_servers():
@@ -372,8 +415,7 @@ def test_another_topology_another_time():
     narrow = replace(machine, levels=(nvlink, replace(cards, bytes_per_second=12.5e9)))
     slower = simulate(model, plan, narrow)
     assert slower.step > simulate(model, plan, machine).step
-    adding = replace(narrow, levels=(replace(nvlink, in_network_efficiency=0.61),
-                                     narrow.levels[1]))
+    adding = replace(narrow, levels=(replace(nvlink, in_network_efficiency=0.61), narrow.levels[1]))
     assert simulate(model, plan, adding).step < slower.step
     # Tensor parallel across servers.
     across = simulate(model, plan_on("tp=8,dp=8,pp=4"), narrow)
@@ -386,13 +428,20 @@ def test_a_trace_shows_what_each_stage_computes_without_its_waits():
     for begin in (0.0, 20.0):
         trace.spans.append(Span("phase", f"step {begin}", "", begin, begin + 18))
         for stage, at in ((0, begin), (1, begin + 7)):
-            trace.spans += [Span("phase", "forward", f"{stage}F0", at, at + 3),
-                            Span("wait", "wait for communication", "", at + 2, at + 3),
-                            Span("phase", "backward", f"{stage}B0", at + 3, at + 7)]
+            trace.spans += [
+                Span("phase", "forward", f"{stage}F0", at, at + 3),
+                Span("wait", "wait for communication", "", at + 2, at + 3),
+                Span("phase", "backward", f"{stage}B0", at + 3, at + 7),
+            ]
         trace.spans.append(Span("phase", "optimizer", "", begin + 14, begin + 18))
     assert stages_of_trace([trace]) == [(2.0, 4.0, 0.0, 2.0)] * 2
-    assert step_parts([trace]) == {"step": 18.0, "forward": 6.0, "backward": 8.0, "update": 4.0,
-                                   "waits": 2.0}
+    assert step_parts([trace]) == {
+        "step": 18.0,
+        "forward": 6.0,
+        "backward": 8.0,
+        "update": 4.0,
+        "waits": 2.0,
+    }
 
 
 def test_16384_ranks_folded_and_every_rank_in_ten_seconds():

@@ -3,6 +3,7 @@ answer can be counted by hand.
 
     synthesize_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import io
 import json
 import sys
@@ -45,7 +46,8 @@ def test_rows_of_sccl_on_a_dgx1_with_the_fewest_steps_and_the_fewest_bytes():
     found("all_gather", "dgx1", 8, 1, 2, 2)
     found("all_gather", "dgx1", 8, 6, 3, 7)
     assert none("all_gather", "dgx1", 8, 6, 3, 6) == (
-        "Counting proves it: rank 0 must receive 42 chunks, and its links carry 36")
+        "Counting proves it: rank 0 must receive 42 chunks, and its links carry 36"
+    )
 
 
 def test_rows_of_sccl_on_a_ring_of_four():
@@ -87,39 +89,82 @@ def test_a_time_limit_says_that_nobody_knows():
         pass
     err = io.StringIO()
     with redirect_stderr(err):
-        assert main(["synthesize", "all_gather", "--topology", "dgx1", "--chunks", "11", "--steps",
-                     "3", "--rounds", "13", "--time-limit", "0.05"]) == 1
+        assert (
+            main(
+                [
+                    "synthesize",
+                    "all_gather",
+                    "--topology",
+                    "dgx1",
+                    "--chunks",
+                    "11",
+                    "--steps",
+                    "3",
+                    "--rounds",
+                    "13",
+                    "--time-limit",
+                    "0.05",
+                ]
+            )
+            == 1
+        )
     assert err.getvalue() == (
         "ringside: Z3 has no answer after 0.05 s, so nobody knows whether there is this algorithm: "
         "all_gather with 11 chunks for each rank, 3 steps and 13 rounds on dgx1 (8 ranks); give it "
-        "more --time-limit\n")
+        "more --time-limit\n"
+    )
 
 
 def test_what_is_found_is_printed_and_is_a_file_that_the_program_reads():
-    words = ["synthesize", "all_gather", "--topology", "ring", "-n", "4", "--chunks", "2",
-             "--steps", "2", "--rounds", "3"]
+    words = [
+        "synthesize",
+        "all_gather",
+        "--topology",
+        "ring",
+        "-n",
+        "4",
+        "--chunks",
+        "2",
+        "--steps",
+        "2",
+        "--rounds",
+        "3",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "found.json")
         out = io.StringIO()
         with redirect_stdout(out):
             assert main([*words, "--json", str(file)]) == 0
         lines = out.getvalue().splitlines()
-        assert lines[0] == ("Found: all_gather with 2 chunks for each rank, 2 steps and 3 rounds "
-                            "on ring (4 ranks).")
+        assert lines[0] == (
+            "Found: all_gather with 2 chunks for each rank, 2 steps and 3 rounds on ring (4 ranks)."
+        )
         assert lines[1].startswith("Z3 took ")
-        assert lines[1].split(" s. ")[1] in ("Rounds of each step: 1, 2.",
-                                             "Rounds of each step: 2, 1.")
+        assert lines[1].split(" s. ")[1] in (
+            "Rounds of each step: 1, 2.",
+            "Rounds of each step: 2, 1.",
+        )
         told = json.loads(file.read_text())
-        assert list(told) == ["collective", "root", "network", "chunks_per_block", "steps",
-                              "rounds", "schedules"]
+        assert list(told) == [
+            "collective",
+            "root",
+            "network",
+            "chunks_per_block",
+            "steps",
+            "rounds",
+            "schedules",
+        ]
         assert [told[key] for key in list(told)[:-1]] == ["all_gather", None, "ring", 2, 2, 3]
         steps = len(told["schedules"][0]["steps"])
         assert lines[2:] == [
             "As a schedule, where a rank sends and receives one message at a time: 8 chunks in "
-            f"{steps} steps.", "Proved: rank c's chunk c is on every rank."]
+            f"{steps} steps.",
+            "Proved: rank c's chunk c is on every rank.",
+        ]
         assert "4      -  proved" in str(ringside.prove(algorithm=file))
-        measured = ringside.bench("all_gather", n=4, backends="shm", algorithm=file, bytes="1KB",
-                                  repeat=3)
+        measured = ringside.bench(
+            "all_gather", n=4, backends="shm", algorithm=file, bytes="1KB", repeat=3
+        )
         assert [row["wrong"] for row in measured.data] == [0]
 
         out, err = io.StringIO(), io.StringIO()

@@ -1,7 +1,8 @@
 """`ringside timeline`: what it shows of a trace.
 
-    timeline_test.py CASE ...     the functions test_CASE below; without CASE all
+timeline_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import contextlib
 import io
 import json
@@ -17,24 +18,41 @@ from ringside.program import find_program
 
 def event(rank, kind, name, begin, end, **args):
     """A span of a trace file, in ms."""
-    return {"ph": "X", "cat": kind, "name": name, "pid": rank, "tid": 0, "ts": begin * 1e3,
-            "dur": (end - begin) * 1e3, "args": args}
+    return {
+        "ph": "X",
+        "cat": kind,
+        "name": name,
+        "pid": rank,
+        "tid": 0,
+        "ts": begin * 1e3,
+        "dur": (end - begin) * 1e3,
+        "args": args,
+    }
 
 
 def sample(coordinates=("", "")):
     """Two ranks and two steps. In step 1 rank 1 computes for 6 ms and rank 0 for 4, and waits 2 ms."""
-    events = [{"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}{where}"}}
-              for rank, where in enumerate(coordinates)]
+    events = [
+        {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}{where}"}}
+        for rank, where in enumerate(coordinates)
+    ]
     for rank, forward in ((0, 4), (1, 6)):
-        events += [event(rank, "phase", "step 1", 0, 10), event(rank, "phase", "forward", 0, forward),
-                   event(rank, "op", "linear <w>", 1, 2), event(rank, "phase", "reduce", forward, 10),
-                   event(rank, "wait", "wait", 8 if rank else forward, 8 if rank else 6),
-                   event(rank, "call", "all_reduce", 7, 9, data="w", bytes=2_500_000, queued_us=6500.0),
-                   event(rank, "phase", "step 2", 10, 14), event(rank, "phase", "backward", 10, 14)]
+        events += [
+            event(rank, "phase", "step 1", 0, 10),
+            event(rank, "phase", "forward", 0, forward),
+            event(rank, "op", "linear <w>", 1, 2),
+            event(rank, "phase", "reduce", forward, 10),
+            event(rank, "wait", "wait", 8 if rank else forward, 8 if rank else 6),
+            event(rank, "call", "all_reduce", 7, 9, data="w", bytes=2_500_000, queued_us=6500.0),
+            event(rank, "phase", "step 2", 10, 14),
+            event(rank, "phase", "backward", 10, 14),
+        ]
     for receiver, sender in ((1, 0), (0, 1)):
-        events += [event(receiver, "step", "all_reduce step 3", 7, 8.5, from_rank=sender, bytes=1_000_000),
-                   {"ph": "s", "name": "all_reduce step 3", "pid": sender, "ts": 7200.0},
-                   {"ph": "f", "name": "all_reduce step 3", "pid": receiver, "ts": 8500.0}]
+        events += [
+            event(receiver, "step", "all_reduce step 3", 7, 8.5, from_rank=sender, bytes=1_000_000),
+            {"ph": "s", "name": "all_reduce step 3", "pid": sender, "ts": 7200.0},
+            {"ph": "f", "name": "all_reduce step 3", "pid": receiver, "ts": 8500.0},
+        ]
     return {"traceEvents": events}
 
 
@@ -80,8 +98,14 @@ def test_each_step_is_shown():
         assert code == 0 and err == TEXT.format(path)
         rows = json.loads(out)
         assert [(row["step"], row["rank"], row["calls"]) for row in rows] == [
-            ("step 1", 0, 1), ("step 1", 1, 1), ("step 2", 0, 0), ("step 2", 1, 0)]
-        seconds = [rows[0][key] for key in ("computing_seconds", "waiting_seconds", "in_calls_seconds")]
+            ("step 1", 0, 1),
+            ("step 1", 1, 1),
+            ("step 2", 0, 0),
+            ("step 2", 1, 0),
+        ]
+        seconds = [
+            rows[0][key] for key in ("computing_seconds", "waiting_seconds", "in_calls_seconds")
+        ]
         assert all(abs(a - b) < 1e-12 for a, b in zip(seconds, (0.008, 0.002, 0.002)))
     alone = {"traceEvents": [each for each in sample()["traceEvents"] if each["pid"] == 0]}
     with trace_file(alone) as path:
@@ -98,19 +122,27 @@ def page_of(content):
 
 def details_in(page):
     """The data of each figure."""
-    return [json.loads(part.partition("</script>")[0]) for part in page.split('class="tracks-data">')[1:]]
+    return [
+        json.loads(part.partition("</script>")[0])
+        for part in page.split('class="tracks-data">')[1:]
+    ]
 
 
 def test_the_page_has_the_tracks():
     page = page_of(sample())
     assert page.count('<figure class="wide" data-choice="step 1">') == 1
     assert 'aria-label="Rank 0: forward, 4.00 ms, from 0.00 to 4.00 ms"' in page
-    assert ('aria-label="Rank 1: all_reduce (w), 2.00 ms, from 7.00 to 9.00 ms; 2.5 MB, queued for 0.50 ms '
-            'before"') in page
+    assert (
+        'aria-label="Rank 1: all_reduce (w), 2.00 ms, from 7.00 to 9.00 ms; 2.5 MB, queued for 0.50 ms '
+        'before"'
+    ) in page
     first, second = details_in(page)
     assert first["scale"] == 10 and second["scale"] == 4
-    assert first["ranks"][1] == {"rank": 1, "ops": [["linear <w>", "forward", 1.0, 2.0]],
-                                 "steps": [[3, 0, 7.2, 7.0, 8.5, 1.0, 0]]}
+    assert first["ranks"][1] == {
+        "rank": 1,
+        "ops": [["linear <w>", "forward", 1.0, 2.0]],
+        "steps": [[3, 0, 7.2, 7.0, 8.5, 1.0, 0]],
+    }
     assert second["ranks"] == [{"rank": rank, "ops": [], "steps": []} for rank in (0, 1)]
     body = page.partition("<body>")[2].partition("<script>")[0]
     for data in page.split('class="tracks-data">')[1:]:
@@ -130,16 +162,25 @@ def test_what_is_no_trace_is_refused_with_its_place():
             code, out, err = timeline(path)
             assert code == 1 and out == ""
             return err.replace(f"{path.parent}/", "")
-    assert error_of("step 1\nstep 2\n") == "ringside: trace.json is not JSON: the error is in line 1\n"
+
+    assert (
+        error_of("step 1\nstep 2\n") == "ringside: trace.json is not JSON: the error is in line 1\n"
+    )
     assert error_of("{}") == "ringside: trace.json: traceEvents is missing\n"
     assert error_of("[1]") == "ringside: trace.json is [1], but an object {...} is expected\n"
     span = event(0, "phase", "forward", 0, 1)
     assert error_of({"traceEvents": [{**span, "ts": -1}]}) == (
-        "ringside: trace.json: traceEvents[0].ts is -1, but a number of at least 0 is expected\n")
+        "ringside: trace.json: traceEvents[0].ts is -1, but a number of at least 0 is expected\n"
+    )
     assert error_of({"traceEvents": [span]}) == (
         "ringside: trace.json has no training step: expected a file of `ringside train --trace` or of "
-        "`ringside simulate --model ... --trace`\n")
-    assert timeline("none.json") == (1, "", "ringside: cannot read none.json: No such file or directory\n")
+        "`ringside simulate --model ... --trace`\n"
+    )
+    assert timeline("none.json") == (
+        1,
+        "",
+        "ringside: cannot read none.json: No such file or directory\n",
+    )
     assert timeline() == (2, "", "ringside: TRACE is required\nTry: ringside timeline --help\n")
 
 
@@ -147,14 +188,41 @@ def test_a_traced_run_is_shown():
     """Every step of a call in the file is in the page."""
     with tempfile.TemporaryDirectory() as folder:
         trace, page = f"{folder}/trace.json", f"{folder}/page.html"
-        subprocess.run([find_program(), "train", "-n", "3", "--batch", "3", "--sequence", "16", "--steps", "2",
-                        "--trace", trace], check=True, capture_output=True)
-        done = subprocess.run([find_program(), "timeline", trace, "--html", page], check=True,
-                              capture_output=True, text=True)
+        subprocess.run(
+            [
+                find_program(),
+                "train",
+                "-n",
+                "3",
+                "--batch",
+                "3",
+                "--sequence",
+                "16",
+                "--steps",
+                "2",
+                "--trace",
+                trace,
+            ],
+            check=True,
+            capture_output=True,
+        )
+        done = subprocess.run(
+            [find_program(), "timeline", trace, "--html", page],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         assert "What the ranks did in step 2\n" in done.stdout
-        recorded = {(each["pid"], int(each["name"].rpartition(" ")[2]), each["args"]["from_rank"],
-                     each["args"]["bytes"]) for each in json.loads(Path(trace).read_text())["traceEvents"]
-                    if each.get("cat") == "step"}
+        recorded = {
+            (
+                each["pid"],
+                int(each["name"].rpartition(" ")[2]),
+                each["args"]["from_rank"],
+                each["args"]["bytes"],
+            )
+            for each in json.loads(Path(trace).read_text())["traceEvents"]
+            if each.get("cat") == "step"
+        }
         shown, ops = set(), 0
         for figure in details_in(Path(page).read_text()):
             for rank in figure["ranks"]:

@@ -1,7 +1,8 @@
 """torch.distributed over Ringside, held against gloo in the same ranks.
 
-    torch_test.py CASE ...     the functions test_CASE below; without CASE all
+torch_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import functools
 import json
 import os
@@ -16,11 +17,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
 from notebook import run_notebook
 from ranks import begin, on_ranks
 from ringside.torch_backend import HAS_BACKENDS
+from torch.nn.parallel import DistributedDataParallel
 
 SIZES = 2, 3, 4
 NOTEBOOK = Path(__file__).resolve().parents[2] / "python/ring_to_ddp.ipynb"
@@ -30,12 +30,13 @@ def expect_error(text, call):
     try:
         call()
     except Exception as error:
-        assert text in str(error), f"expected \"{text}\" in: {error}"
+        assert text in str(error), f'expected "{text}" in: {error}'
         return error
-    raise AssertionError(f"expected an error with \"{text}\"")
+    raise AssertionError(f'expected an error with "{text}"')
 
 
 # ---- Data parallel training
+
 
 def train(group, rank, steps=4, **options):
     torch.manual_seed(3)
@@ -67,7 +68,7 @@ def ddp(rank, size, folder, backend):
 
 
 def test_ddp_trains_as_with_gloo():
-    import torch._dynamo  # DDP imports it: once here, before the ranks begin, saves 5 s
+
     for size in SIZES:
         for backend in "shm", "tcp":
             on_ranks(ddp, size, backend)
@@ -75,16 +76,30 @@ def test_ddp_trains_as_with_gloo():
 
 # ---- Collectives
 
-ALL_TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8,
-             torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64]
+ALL_TYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+    torch.complex64,
+]
 
 
 def values(shape, type, rank):
     """Small integers, whose sums and products every type holds exactly."""
     generator = torch.Generator().manual_seed(rank)
     numbers = torch.randint(0, 3, shape, generator=generator)
-    return numbers.to(type) if type != torch.complex64 else torch.complex(
-        numbers.float(), numbers.flip(0).float())
+    return (
+        numbers.to(type)
+        if type != torch.complex64
+        else torch.complex(numbers.float(), numbers.flip(0).float())
+    )
 
 
 def collectives(rank, size, folder, backend):
@@ -135,8 +150,7 @@ def collectives(rank, size, folder, backend):
         sent = [values((3,), type, 10 * rank + r) for r in range(size)]
         received = [torch.empty(3, dtype=type) for _ in range(size)]
         dist.all_to_all(received, sent)
-        assert all(torch.equal(received[r], values((3,), type, 10 * r + rank))
-                   for r in range(size))
+        assert all(torch.equal(received[r], values((3,), type, 10 * r + rank)) for r in range(size))
         flat = torch.empty(3 * size, dtype=type)
         dist.all_to_all_single(flat, torch.cat(sent))
         assert torch.equal(flat, torch.cat(received))
@@ -150,15 +164,20 @@ def collectives(rank, size, folder, backend):
         expected = sum(values((rank + 1,), type, r) for r in range(size))
         assert torch.equal(total, expected.to(type))
         rows = torch.empty(((rank + 1) * size, 2), dtype=type)
-        dist.all_to_all_single(rows, torch.cat([values((r + 1, 2), type, 10 * rank + r)
-                                                for r in range(size)]),
-                               [rank + 1] * size, list(range(1, size + 1)))
-        assert torch.equal(rows, torch.cat([values((rank + 1, 2), type, 10 * r + rank)
-                                            for r in range(size)]))
+        dist.all_to_all_single(
+            rows,
+            torch.cat([values((r + 1, 2), type, 10 * rank + r) for r in range(size)]),
+            [rank + 1] * size,
+            list(range(1, size + 1)),
+        )
+        assert torch.equal(
+            rows, torch.cat([values((rank + 1, 2), type, 10 * r + rank) for r in range(size)])
+        )
         few = [torch.empty(2 if rank == 0 else 0, dtype=type) for _ in range(size)]
         dist.all_to_all(few, [values((2 if r == 0 else 0,), type, rank) for r in range(size)])
-        assert rank != 0 or all(torch.equal(each, values((2,), type, r))
-                                for r, each in enumerate(few))
+        assert rank != 0 or all(
+            torch.equal(each, values((2,), type, r)) for r, each in enumerate(few)
+        )
 
     for type in torch.uint8, torch.int32, torch.int64:
         for op in ops.BAND, ops.BOR, ops.BXOR:
@@ -167,10 +186,13 @@ def collectives(rank, size, folder, backend):
             dist.all_reduce(ours, op)
             dist.all_reduce(theirs, op, group=gloo)
             assert torch.equal(ours, theirs), (type, op)
-    expect_error("bit_and is not defined for fp32", lambda: dist.all_reduce(
-        torch.ones(1), ops.BAND))
-    expect_error("split sizes that add up to the 4 rows", lambda: dist.all_to_all_single(
-        torch.empty(4), torch.empty(4), [4] * size, [1] * size))
+    expect_error(
+        "bit_and is not defined for fp32", lambda: dist.all_reduce(torch.ones(1), ops.BAND)
+    )
+    expect_error(
+        "split sizes that add up to the 4 rows",
+        lambda: dist.all_to_all_single(torch.empty(4), torch.empty(4), [4] * size, [1] * size),
+    )
 
     # Memory that is not contiguous, tensors without elements, several tensors in one call
     for view in (lambda t: t.t(), lambda t: t[::2], lambda t: t[0, 0], lambda t: t[:0]):
@@ -184,7 +206,7 @@ def collectives(rank, size, folder, backend):
         assert torch.equal(view(ours), theirs)
         view(ours).copy_(view(rest))
         assert torch.equal(ours, rest)  # nothing beside the view was touched
-    pieces = [torch.full((2,), rank + 1.), torch.full((3, 2), rank + 2.)]
+    pieces = [torch.full((2,), rank + 1.0), torch.full((3, 2), rank + 2.0)]
     dist.all_reduce_coalesced(pieces)
     assert pieces[0].eq(size * (size + 1) / 2).all()
     assert pieces[1].eq(size * (size + 3) / 2).all()
@@ -194,8 +216,9 @@ def collectives(rank, size, folder, backend):
     # A mean is a sum, divided once: of numbers whose sum overflows it is inf, as with gloo.
     for type in torch.float16, torch.bfloat16, torch.float32, torch.float64:
         large = torch.tensor(60000 if type == torch.float16 else 0.75 * torch.finfo(type).max)
-        ours = torch.tensor([large, -large, torch.finfo(type).smallest_normal * 2**-7,
-                             rank * rank], dtype=type)
+        ours = torch.tensor(
+            [large, -large, torch.finfo(type).smallest_normal * 2**-7, rank * rank], dtype=type
+        )
         exact = sum(r * r for r in range(size)) / size
         wanted = torch.tensor([torch.inf, -torch.inf, ours[2], exact], dtype=type)
         theirs = ours.clone()
@@ -204,7 +227,7 @@ def collectives(rank, size, folder, backend):
         if HAS_BACKENDS:  # before, gloo has no mean
             dist.all_reduce(theirs, ops.AVG, group=gloo)
             assert torch.equal(ours, theirs), (ours, theirs)
-    large = torch.full((2,), 60000., dtype=torch.float16)  # what to do instead
+    large = torch.full((2,), 60000.0, dtype=torch.float16)  # what to do instead
     premultiplied, wide = large.clone(), large.float()
     dist.all_reduce(premultiplied, dist._make_nccl_premul_sum(1 / size))
     dist.all_reduce(wide, ops.AVG)
@@ -219,11 +242,14 @@ def collectives(rank, size, folder, backend):
     if HAS_BACKENDS:
         dist.monitored_barrier()
 
-    expect_error("ringside moves tensors on the CPU", lambda: dist.all_reduce(
-        torch.ones(1, device="meta")))
+    expect_error(
+        "ringside moves tensors on the CPU", lambda: dist.all_reduce(torch.ones(1, device="meta"))
+    )
     expect_error("dense tensors", lambda: dist.all_reduce(torch.eye(2).to_sparse()))
-    expect_error("avg is not defined for int32", lambda: dist.all_reduce(
-        torch.ones(1, dtype=torch.int32), ops.AVG))
+    expect_error(
+        "avg is not defined for int32",
+        lambda: dist.all_reduce(torch.ones(1, dtype=torch.int32), ops.AVG),
+    )
     dist.destroy_process_group()
 
 
@@ -250,8 +276,12 @@ dist.destroy_process_group()
 def test_hosts_that_know_rank_0_by_other_addresses_meet():
     def on_two_hosts(script):
         hosts = Path(__file__).resolve().parents[1] / "hosts/two_hosts.sh"
-        return subprocess.run(["unshare", "--net", "--map-root-user", "bash", hosts, script],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.run(
+            ["unshare", "--net", "--map-root-user", "bash", hosts, script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     if on_two_hosts("true").returncode:
         print("SKIPPED: needs network namespaces (unshare --net --map-root-user; veth)")
@@ -275,10 +305,11 @@ def test_hosts_that_know_rank_0_by_other_addresses_meet():
 
 # ---- Work and futures
 
+
 def works(rank, size, folder):
     begin(rank, size, folder)
     total = size * (size + 1) / 2
-    tensors = [torch.full((100,), (rank + 1.) * i) for i in range(20)]
+    tensors = [torch.full((100,), (rank + 1.0) * i) for i in range(20)]
     started = [dist.all_reduce(t, async_op=True) for t in tensors]
     started[-1].wait()
     assert all(work.is_completed() and work.is_success() for work in started)
@@ -286,16 +317,18 @@ def works(rank, size, folder):
     assert started[3].result()[0] is tensors[3]
 
     # A future, a callback of it, and a call inside of that callback which waits for its own future
-    tensor = torch.full((4,), rank + 1.)
+    tensor = torch.full((4,), rank + 1.0)
+
     def again(future):
         value = future.value()[0].clone()
         return dist.all_reduce(value, async_op=True).get_future().wait()[0]
+
     future = dist.all_reduce(tensor, async_op=True).get_future()
     assert future.then(again).wait().eq(total * size).all()
 
     # Nobody keeps the work nor the tensor: the call ends as well. What was copied comes back.
     dist.all_reduce(torch.ones(1000), async_op=True)
-    matrix = torch.full((3, 3), 1.)
+    matrix = torch.full((3, 3), 1.0)
     dist.all_reduce(matrix.t(), async_op=True)
     dist.barrier()
     assert matrix.eq(size).all()
@@ -350,8 +383,10 @@ def handles(rank, size, folder):
         assert work.is_completed()
         if work.exception():
             assert "destroyed the group before its calls had ended" in str(work.exception())
-    expect_error("the process group was destroyed",
-                 lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()))
+    expect_error(
+        "the process group was destroyed",
+        lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()),
+    )
     expect_error("expected a group, got NULL", lambda: ranks.transport)
     dist.destroy_process_group()
 
@@ -370,12 +405,22 @@ dist.destroy_process_group()
 
 def test_a_program_may_end_while_a_callback_runs():
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [subprocess.Popen([sys.executable, "-c", ENDS_IN_A_CALLBACK, str(rank), folder],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                 for rank in range(2)]
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", ENDS_IN_A_CALLBACK, str(rank), folder],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
         for process in ranks:
             out, err = process.communicate(timeout=60)
-            assert process.returncode == 0 and out == "called back\n", (process.returncode, out, err)
+            assert process.returncode == 0 and out == "called back\n", (
+                process.returncode,
+                out,
+                err,
+            )
 
 
 def test_handles_in_many_threads():
@@ -387,8 +432,12 @@ def test_stress():
     """A turn of tools/torch-stress, which runs for half an hour."""
     stress = Path(__file__).resolve().parents[2] / "tools/torch-stress"
     for ranks in "2", "4":
-        ended = subprocess.run([sys.executable, stress, "--seconds", "6", "--ranks", ranks],
-                               capture_output=True, text=True, timeout=140)
+        ended = subprocess.run(
+            [sys.executable, stress, "--seconds", "6", "--ranks", ranks],
+            capture_output=True,
+            text=True,
+            timeout=140,
+        )
         assert ended.returncode == 0 and "none failed" in ended.stdout, ended.stdout + ended.stderr
 
 
@@ -396,23 +445,35 @@ def several_types(rank, size, folder):
     """Lists of tensors of several types: each is reduced as what it is."""
     begin(rank, size, folder)
     large = 2**41 // size + 1  # fp32 has 24 bits
-    for reduce in (lambda tensors: dist.group.WORLD.allreduce_coalesced(tensors).wait(),
-                   lambda tensors: collected(tensors, [dist.ReduceOp.SUM] * 4)):
-        tensors = [torch.full((3,), 0.5), torch.tensor([large, rank]),
-                   torch.tensor([[1.5, 2.0]], dtype=torch.bfloat16), torch.full((2, 2), 1.0)]
+    for reduce in (
+        lambda tensors: dist.group.WORLD.allreduce_coalesced(tensors).wait(),
+        lambda tensors: collected(tensors, [dist.ReduceOp.SUM] * 4),
+    ):
+        tensors = [
+            torch.full((3,), 0.5),
+            torch.tensor([large, rank]),
+            torch.tensor([[1.5, 2.0]], dtype=torch.bfloat16),
+            torch.full((2, 2), 1.0),
+        ]
         reduce(tensors)
         assert tensors[0].eq(0.5 * size).all() and tensors[3].eq(size).all()
         assert tensors[1].tolist() == [large * size, size * (size - 1) // 2]
         assert tensors[2].tolist() == [[1.5 * size, 2.0 * size]]
     one, other = torch.full((1,), rank + 1.0), torch.full((1,), rank + 1.0)
-    expect_error("expected one operation for all reductions that are coalesced, got "
-                 "RedOpType.MAX, RedOpType.SUM: coalesce those of each operation apart",
-                 lambda: collected([one, other], [dist.ReduceOp.SUM, dist.ReduceOp.MAX]))
+    expect_error(
+        "expected one operation for all reductions that are coalesced, got "
+        "RedOpType.MAX, RedOpType.SUM: coalesce those of each operation apart",
+        lambda: collected([one, other], [dist.ReduceOp.SUM, dist.ReduceOp.MAX]),
+    )
     assert one.item() == other.item() == rank + 1.0  # nothing was sent
     collected([one, other], [dist.ReduceOp.MAX] * 2)  # and the group works on
     assert one.item() == other.item() == size
-    expect_error("ringside moves tensors on the CPU", lambda: dist.group.WORLD.allreduce_coalesced(
-        [torch.ones(1), torch.empty(1, device="meta")]))
+    expect_error(
+        "ringside moves tensors on the CPU",
+        lambda: dist.group.WORLD.allreduce_coalesced(
+            [torch.ones(1), torch.empty(1, device="meta")]
+        ),
+    )
     dist.destroy_process_group()
 
 
@@ -442,8 +503,10 @@ def messages(rank, size, folder):
         number = torch.empty(1, dtype=torch.int64)
         assert dist.recv(number, None, tag=tag) == left and number.item() == 10 * left + tag
     matrix = torch.zeros(3, 2)
-    ops = [dist.P2POp(dist.isend, torch.full((2, 3), float(rank)).t(), right),
-           dist.P2POp(dist.irecv, matrix.t(), left)]
+    ops = [
+        dist.P2POp(dist.isend, torch.full((2, 3), float(rank)).t(), right),
+        dist.P2POp(dist.irecv, matrix.t(), left),
+    ]
     for work in dist.batch_isend_irecv(ops):
         work.wait()
     assert matrix.eq(left).all()
@@ -462,8 +525,10 @@ def messages(rank, size, folder):
         got = [None, None]
         assert dist.recv_object_list(got, 0) == 0 and got == ["of", size]
     if rank == 0:
-        expect_error("Timed out waiting 20ms for recv",
-                     lambda: dist.irecv(number, 1, tag=77).wait(timedelta(seconds=0.02)))
+        expect_error(
+            "Timed out waiting 20ms for recv",
+            lambda: dist.irecv(number, 1, tag=77).wait(timedelta(seconds=0.02)),
+        )
     dist.barrier()
 
 
@@ -473,6 +538,7 @@ def test_messages_between_two_ranks():
 
 
 # ---- Groups
+
 
 def sub_groups(rank, size, folder):
     begin(rank, size, folder, seconds=20)
@@ -508,6 +574,7 @@ def test_groups_of_some_ranks_and_groups_again():
 
 # ---- What goes wrong
 
+
 def killed(rank, size, folder):
     begin(rank, size, folder)
     last = dist.new_group([0, size - 1])
@@ -528,13 +595,20 @@ def killed_with_children(rank, size, folder, backend):
     begin(rank, size, folder)
     early = dist.new_group()
     pending = dist.irecv(torch.ones(1), (rank + 1) % size)
-    data = torch.utils.data.DataLoader(range(100), num_workers=2, multiprocessing_context="fork",
-                                       worker_init_fn=uses_the_groups_of(rank, early, pending))
+    data = torch.utils.data.DataLoader(
+        range(100),
+        num_workers=2,
+        multiprocessing_context="fork",
+        worker_init_fn=uses_the_groups_of(rank, early, pending),
+    )
     batches = iter(data)
     assert next(batches).item() == 0  # workers that could use a group of the rank have failed
     late = dist.new_group()  # its sockets, too, close with the rank: these workers have none
-    again = iter(torch.utils.data.DataLoader(range(9), num_workers=1, persistent_workers=True,
-                                             multiprocessing_context="fork"))
+    again = iter(
+        torch.utils.data.DataLoader(
+            range(9), num_workers=1, persistent_workers=True, multiprocessing_context="fork"
+        )
+    )
     assert next(again).item() == 0
     for group in None, early, late:
         total = torch.ones(3)
@@ -552,8 +626,9 @@ def killed_with_children(rank, size, folder, backend):
     start = time.monotonic()
     try:
         for group in None, early, late:
-            expect_error(f"rank {size - 1} is gone", lambda: dist.all_reduce(
-                torch.ones(1000), group=group))
+            expect_error(
+                f"rank {size - 1} is gone", lambda: dist.all_reduce(torch.ones(1000), group=group)
+            )
         assert time.monotonic() - start < 5, time.monotonic() - start
     finally:
         if rank == 0:
@@ -570,6 +645,7 @@ def uses_the_groups_of(rank, group, pending):
         expect_error(refusal, lambda: dist.send(torch.ones(1), 1 - min(rank, 1)))
         expect_error(refusal, pending.wait)
         dist.destroy_process_group()
+
     return worker_init
 
 
@@ -587,8 +663,10 @@ def late(rank, size, folder):
     begin(rank, size, folder, seconds=20)
     if rank == 0:
         work = dist.all_reduce(torch.ones(1), async_op=True)
-        expect_error("Timed out waiting 50ms for all_reduce of group",
-                     lambda: work.wait(timedelta(seconds=0.05)))
+        expect_error(
+            "Timed out waiting 50ms for all_reduce of group",
+            lambda: work.wait(timedelta(seconds=0.05)),
+        )
         open(f"{folder}/go", "w").close()
         work.wait()  # the call ran on
     else:
@@ -597,16 +675,21 @@ def late(rank, size, folder):
         dist.all_reduce(torch.ones(1))
     dist.barrier()
     if rank == 0 and HAS_BACKENDS:
-        expect_error("Rank 1 failed to pass monitoredBarrier in 100 ms",
-                     lambda: dist.monitored_barrier(timeout=timedelta(seconds=0.1)))
+        expect_error(
+            "Rank 1 failed to pass monitoredBarrier in 100 ms",
+            lambda: dist.monitored_barrier(timeout=timedelta(seconds=0.1)),
+        )
     dist.barrier()
     short = dist.new_group(timeout=timedelta(seconds=1))
     if rank == 0:  # rank 0 calls alone: the group's timeout ends it
-        expect_error("Timed out waiting for it", lambda: dist.all_reduce(
-            torch.ones(100000), group=short))
+        expect_error(
+            "Timed out waiting for it", lambda: dist.all_reduce(torch.ones(100000), group=short)
+        )
     # A rank may still be in the barrier when the others disagree behind it.
-    expect_error("all_reduce of 3 fp32", lambda: (dist.barrier(), dist.all_reduce(
-        torch.ones(3 if rank == 0 else 4))))
+    expect_error(
+        "all_reduce of 3 fp32",
+        lambda: (dist.barrier(), dist.all_reduce(torch.ones(3 if rank == 0 else 4))),
+    )
 
 
 def never_comes(rank, size, folder):
@@ -630,9 +713,14 @@ def interrupted(rank, size, folder, is_async):
         if is_async:
             dist.group.WORLD.abort()
     else:
-        expect_error("rank 0 aborted" if is_async else "interrupted by the user",
-                     lambda: [dist.all_reduce(tensor, group=None) for _ in range(2)]
-                     if wait_for_gone(rank) else None)
+        expect_error(
+            "rank 0 aborted" if is_async else "interrupted by the user",
+            lambda: (
+                [dist.all_reduce(tensor, group=None) for _ in range(2)]
+                if wait_for_gone(rank)
+                else None
+            ),
+        )
 
 
 def wait_for_gone(rank):
@@ -665,16 +753,18 @@ def test_ctrl_c_arrives():
 
 # ---- What stands on top: meshes, FSDP2, DTensor, functional collectives
 
+
 def on_top(rank, size, folder):
     from torch.distributed import _functional_collectives as functional
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
     begin(rank, size, folder)
     mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("dp",))
-    total = functional.all_reduce(torch.full((3,), rank + 1.), "sum", mesh)
+    total = functional.all_reduce(torch.full((3,), rank + 1.0), "sum", mesh)
     assert (total + 0).eq(size * (size + 1) / 2).all()
-    whole = torch.arange(24.).reshape(8, 3)
+    whole = torch.arange(24.0).reshape(8, 3)
     sharded = distribute_tensor(whole, mesh, [Shard(0)])
     assert sharded.full_tensor().equal(whole) and sharded.sum().full_tensor() == whole.sum()
     assert sharded.redistribute(mesh, [Shard(1)]).full_tensor().equal(whole)
@@ -683,6 +773,7 @@ def on_top(rank, size, folder):
     def net():
         torch.manual_seed(5)
         return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+
     one, many = net(), net()
     for layer in (many[0], many[2], many):
         fully_shard(layer, mesh=mesh)
@@ -690,8 +781,9 @@ def on_top(rank, size, folder):
     data = torch.Generator().manual_seed(1)
     for _ in range(3):
         batch = torch.randn(4 * size, 16, generator=data)
-        for each, rows, optimizer in zip((one, many), (batch, batch[4 * rank:4 * rank + 4]),
-                                         optimizers):
+        for each, rows, optimizer in zip(
+            (one, many), (batch, batch[4 * rank : 4 * rank + 4]), optimizers
+        ):
             optimizer.zero_grad()
             each(rows).square().mean().backward()
             optimizer.step()
@@ -701,9 +793,7 @@ def on_top(rank, size, folder):
 
 
 def test_fsdp2_dtensor_meshes_and_functional_collectives():
-    import torch._dynamo
-    import torch.distributed.fsdp
-    import torch.distributed.tensor
+
     for size in SIZES:
         on_ranks(on_top, size)
 
@@ -714,6 +804,7 @@ def trained(rank, size, folder, backend):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
     begin(rank, size, folder, backend, name=backend)
     shards_and_copies = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("dp", "fsdp"))
     cpu = torch.device("cpu")
@@ -732,9 +823,13 @@ def trained(rank, size, folder, backend):
         return module
 
     results = {}
-    for name, options in {"FSDP1": {}, "FSDP1, hybrid": {
+    for name, options in {
+        "FSDP1": {},
+        "FSDP1, hybrid": {
             "device_mesh": shards_and_copies,
-            "sharding_strategy": ShardingStrategy.HYBRID_SHARD}}.items():
+            "sharding_strategy": ShardingStrategy.HYBRID_SHARD,
+        },
+    }.items():
         module = steps(FullyShardedDataParallel(net(), device_id=cpu, **options))
         with FullyShardedDataParallel.summon_full_params(module):
             results[name] = [p.detach().clone() for p in module.parameters()]
@@ -763,28 +858,41 @@ def trained_over_both(rank, size, folder):
 
 
 def test_fsdp1_hybrid_shards_join_and_pipelining():
-    import torch._dynamo
-    import torch.distributed.fsdp
-    import torch.distributed.pipelining
+
     on_ranks(trained_over_both, 4)
 
 
 # ---- RINGSIDE_AS_GLOO, and an algorithm of a file
 
+
 def as_gloo(rank, size, folder):
+    from ringside.torch_backend import use_for_gloo
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.distributed_c10d import init_process_group  # a name of before
-    from ringside.torch_backend import use_for_gloo
+
     use_for_gloo()
 
     def mesh(**options):
         return init_device_mesh("cpu", (size,), mesh_dim_names=("dp",), **options).get_group()
 
-    begins = [functools.partial(begin, rank, size, folder, name)
-              for name in ("gloo", "GLOO", "Gloo", dist.Backend.GLOO, "cpu:gloo", "CPU:Gloo",
-                           "cpu:gloo,cuda:nccl", None)]
-    begins.append(lambda: init_process_group("gloo", init_method=f"file://{folder}/named",
-                                             rank=rank, world_size=size))
+    begins = [
+        functools.partial(begin, rank, size, folder, name)
+        for name in (
+            "gloo",
+            "GLOO",
+            "Gloo",
+            dist.Backend.GLOO,
+            "cpu:gloo",
+            "CPU:Gloo",
+            "cpu:gloo,cuda:nccl",
+            None,
+        )
+    ]
+    begins.append(
+        lambda: init_process_group(
+            "gloo", init_method=f"file://{folder}/named", rank=rank, world_size=size
+        )
+    )
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="localhost")
     os.environ["MASTER_PORT"] = str(29600 + os.getppid() % 5000)
     begins.append(mesh)  # makes the default group, too
@@ -816,23 +924,33 @@ if sys.argv[1] == "beside":
 if sys.argv[1] == "ours":
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 """
+
     def run(how):
-        ended = subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True,
-                               env={**os.environ, "RINGSIDE_AS_GLOO": "1"}, timeout=60)
+        ended = subprocess.run(
+            [sys.executable, "-c", program, how],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "RINGSIDE_AS_GLOO": "1"},
+            timeout=60,
+        )
         assert ended.returncode == 0, ended.stderr
         return ended
 
     beside = run("beside")
     assert "ProcessGroupGloo" in beside.stdout
-    assert ("ringside: RINGSIDE_AS_GLOO=1 is set, but this rank made 1 group over gloo. A group that "
-            "also has a backend for the GPU is not replaced: give the CPU a group of its own, "
-            "new_group(backend=\"ringside\")") in beside.stderr, beside.stderr
+    assert (
+        "ringside: RINGSIDE_AS_GLOO=1 is set, but this rank made 1 group over gloo. A group that "
+        "also has a backend for the GPU is not replaced: give the CPU a group of its own, "
+        'new_group(backend="ringside")'
+    ) in beside.stderr, beside.stderr
     assert "RINGSIDE_AS_GLOO" not in run("ours").stderr
 
 
 def exchange(peer):
-    return {"send": {"to": peer, "first": 0, "count": 1},
-            "receive": {"from": peer, "first": 0, "count": 1, "action": "add"}}
+    return {
+        "send": {"to": peer, "first": 0, "count": 1},
+        "receive": {"from": peer, "first": 0, "count": 1, "action": "add"},
+    }
 
 
 def own_algorithm(rank, size, folder):
@@ -850,7 +968,7 @@ def own_algorithm(rank, size, folder):
 
 
 def test_ddp_runs_over_an_algorithm_of_a_file():
-    import torch._dynamo
+
     on_ranks(own_algorithm, 4)
 
 

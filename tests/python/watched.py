@@ -1,10 +1,10 @@
 """Programs that `ringside watch` judges: watched.py CASE SIZE. Right answers, and wrong ones whose
 weights are right, as students write them."""
+
 import sys
 
 import torch
 import torch.distributed as dist
-
 from ranks import begin, on_ranks
 
 
@@ -27,8 +27,10 @@ def trained(parameters):
 
 # ---- Data parallel: how the gradients are averaged
 
+
 class Overlap:
     """Each gradient sets out when it is ready."""
+
     waits = False
 
     def __init__(self, net):
@@ -67,14 +69,21 @@ class SyncAtEnd:
 
 # ---- Sharded optimizer: who keeps which state
 
+
 class Sharded:
     whole = False
 
     def __init__(self, parameters):
         self.parameters = trained(parameters)
         self.owners = self.owners_of(self.parameters, dist.get_world_size())
-        self.adamw = torch.optim.AdamW([p for p, owner in zip(self.parameters, self.owners)
-                                        if self.whole or owner == dist.get_rank()], lr=0.01)
+        self.adamw = torch.optim.AdamW(
+            [
+                p
+                for p, owner in zip(self.parameters, self.owners)
+                if self.whole or owner == dist.get_rank()
+            ],
+            lr=0.01,
+        )
 
     def owners_of(self, parameters, size):
         held, owners = [0] * size, {}
@@ -105,8 +114,10 @@ class PlainAdamW:
 
 # ---- Sharded parameters
 
+
 class FullySharded:
     """The weight of each layer is whole only while the layer computes."""
+
     shards, frees = True, True
 
     def __init__(self, net):
@@ -118,7 +129,8 @@ class FullySharded:
             layer.register_forward_hook(self.free)
             layer.register_full_backward_pre_hook(self.gather)
             layer.weight.register_post_accumulate_grad_hook(
-                lambda weight, layer=layer: self.reduce(layer))
+                lambda weight, layer=layer: self.reduce(layer)
+            )
             if self.shards:
                 layer.weight.data = layer.shard
         self.net = net
@@ -162,12 +174,17 @@ class NeverFrees(FullySharded):
 
 
 CASES = {
-    "overlap": (Overlap, torch.optim.SGD), "waits-in-hook": (WaitsInHook, torch.optim.SGD),
+    "overlap": (Overlap, torch.optim.SGD),
+    "waits-in-hook": (WaitsInHook, torch.optim.SGD),
     "sync-at-end": (SyncAtEnd, torch.optim.SGD),
-    "sharded-optimizer": (SyncAtEnd, Sharded), "plain-adamw": (SyncAtEnd, PlainAdamW),
-    "state-for-all": (SyncAtEnd, StateForAll), "by-count": (SyncAtEnd, ByCount),
-    "fsdp": (FullySharded, torch.optim.SGD), "replicated": (Replicated, torch.optim.SGD),
-    "never-frees": (NeverFrees, torch.optim.SGD)}
+    "sharded-optimizer": (SyncAtEnd, Sharded),
+    "plain-adamw": (SyncAtEnd, PlainAdamW),
+    "state-for-all": (SyncAtEnd, StateForAll),
+    "by-count": (SyncAtEnd, ByCount),
+    "fsdp": (FullySharded, torch.optim.SGD),
+    "replicated": (Replicated, torch.optim.SGD),
+    "never-frees": (NeverFrees, torch.optim.SGD),
+}
 
 
 def rank_of(rank, size, folder, case):
@@ -179,7 +196,10 @@ def rank_of(rank, size, folder, case):
     alone.load_state_dict(net.state_dict())
     ddp, reference = parallel(net), torch.optim.AdamW(alone.parameters(), lr=0.01)
     if optimize is torch.optim.SGD:
-        optimizer, reference = optimize(net.parameters(), lr=0.1), optimize(alone.parameters(), lr=0.1)
+        optimizer, reference = (
+            optimize(net.parameters(), lr=0.1),
+            optimize(alone.parameters(), lr=0.1),
+        )
     else:
         optimizer = optimize(net.parameters())
     data = torch.Generator().manual_seed(1)

@@ -1,7 +1,8 @@
 """`ringside watch` over torch programs: right answers pass, wrong ones are named.
 
-    witness_test.py CASE ...     the functions test_CASE below; without CASE all
+witness_test.py CASE ...     the functions test_CASE below; without CASE all
 """
+
 import json
 import os
 import subprocess
@@ -20,17 +21,21 @@ def watch(expected, *program, folder=None, fails=False):
         figures = Path(own, "figures.json")
         words = ["--expect", expected] if expected else []
         words += ["--folder", folder] if folder else []
-        done = subprocess.run([find_program(), "watch", *words, "--json", figures, "--", *program],
-                              capture_output=True, text=True, timeout=100,
-                              env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]
-                                   + os.pathsep + str(HERE)})
+        done = subprocess.run(
+            [find_program(), "watch", *words, "--json", figures, "--", *program],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"] + os.pathsep + str(HERE)},
+        )
         assert done.returncode == (1 if fails else 0), done.stdout + done.stderr
         return json.loads(figures.read_text()), done.stdout
 
 
 def watch_case(expected, case, size):
-    return watch(expected, sys.executable, str(HERE / "watched.py"), case, str(size),
-                 fails=case != expected)
+    return watch(
+        expected, sys.executable, str(HERE / "watched.py"), case, str(size), fails=case != expected
+    )
 
 
 def judged(expected, wrong):
@@ -47,25 +52,37 @@ def judged(expected, wrong):
 
 
 def test_calls_that_do_not_overlap_are_named():
-    judged("overlap", {
-        "sync-at-end": "all 60 calls that reduce gradients set out after the last gradient of their "
-                       "backward was ready",
-        "waits-in-hook": "backward stood still 54 times"})
+    judged(
+        "overlap",
+        {
+            "sync-at-end": "all 60 calls that reduce gradients set out after the last gradient of their "
+            "backward was ready",
+            "waits-in-hook": "backward stood still 54 times",
+        },
+    )
 
 
 def test_an_optimizer_that_is_not_sharded_is_named():
-    judged("sharded-optimizer", {
-        "plain-adamw": "each of 2 ranks keeps the optimizer's state of all parameters, 16 bytes for "
-                       "each; sharded, it keeps about 8",
-        "state-for-all": "16 bytes for each",
-        "by-count": "rank 0 keeps the optimizer's state of 95 % of the parameters"})
+    judged(
+        "sharded-optimizer",
+        {
+            "plain-adamw": "each of 2 ranks keeps the optimizer's state of all parameters, 16 bytes for "
+            "each; sharded, it keeps about 8",
+            "state-for-all": "16 bytes for each",
+            "by-count": "rank 0 keeps the optimizer's state of 95 % of the parameters",
+        },
+    )
 
 
 def test_parameters_that_are_not_sharded_are_named():
-    judged("fsdp", {
-        "replicated": "each of 2 ranks keeps all parameters between two steps, and forward gathers "
-                      "none",
-        "never-frees": "keeps all parameters between two steps, though forward gathers some"})
+    judged(
+        "fsdp",
+        {
+            "replicated": "each of 2 ranks keeps all parameters between two steps, and forward gathers "
+            "none",
+            "never-frees": "keeps all parameters between two steps, though forward gathers some",
+        },
+    )
 
 
 def test_calls_bytes_and_labels_are_those_of_the_program():
@@ -76,8 +93,11 @@ def test_calls_bytes_and_labels_are_those_of_the_program():
         assert rank["reduced_bytes"] == 3 * 8 * elements
         calls = {(call["collective"], call["label"]): call for call in rank["calls"]}
         assert calls["all_reduce", "gradient of layers.2.weight"] == {
-            "collective": "all_reduce", "label": "gradient of layers.2.weight", "calls": 3,
-            "bytes": 3 * 8 * 24 * 24}
+            "collective": "all_reduce",
+            "label": "gradient of layers.2.weight",
+            "calls": 3,
+            "bytes": 3 * 8 * 24 * 24,
+        }
         assert len(calls) == 10
     # A ring sends 2 (n-1)/n of the bytes from each rank, an algorithm for few bytes n-1 times the
     # bytes; and when the group is made, rank 0 sends its costs.
@@ -111,8 +131,9 @@ import torch._dynamo
 on_ranks(rank_of, 2)
 """
     for fsdp, expected in ((False, "overlap"), (True, "fsdp")):
-        (run,), text = watch(expected, sys.executable, "-c",
-                             program.format(here=str(HERE), fsdp=fsdp))
+        (run,), text = watch(
+            expected, sys.executable, "-c", program.format(here=str(HERE), fsdp=fsdp)
+        )
         assert run["findings"] == {expected: None}, text
 
 
@@ -129,8 +150,10 @@ def test_reports_of_an_earlier_run_and_errors():
         assert again("--folder", reports, "--expect", "overlap").returncode == 1
         words = again("--folder", reports, "--expect", "overlap,fsdp", "--", "echo", "-m", "--x")
         assert words.returncode == 1 and words.stdout.startswith("-m --x\n"), words
-        assert "overlap, sharded-optimizer or fsdp is expected, not fast" in again(
-            "--expect", "fast", "--", "true").stderr
+        assert (
+            "overlap, sharded-optimizer or fsdp is expected, not fast"
+            in again("--expect", "fast", "--", "true").stderr
+        )
         assert "no rank left a report" in again("--", "true").stderr
         assert "cannot run ./nothing: No such file" in again("--", "./nothing").stderr
         assert "name a program after --" in again().stderr
@@ -142,6 +165,7 @@ def test_reports_of_an_earlier_run_and_errors():
 
 if __name__ == "__main__":
     names = [f"test_{name}" for name in sys.argv[1:]] or [
-        name for name in globals() if name.startswith("test_")]
+        name for name in globals() if name.startswith("test_")
+    ]
     for name in names:
         globals()[name]()

@@ -7,8 +7,15 @@ import sys
 from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
-from ringside.command_line import (JSON_OPTION, Command, Flag, Option, UsageError, in_range,
-                                   text_beside)
+from ringside.command_line import (
+    JSON_OPTION,
+    Command,
+    Flag,
+    Option,
+    UsageError,
+    in_range,
+    text_beside,
+)
 from ringside.lab.account_report import account_json, account_report
 from ringside.lab.account_text import derivation_json, derivation_text, fit_text, sources_text
 from ringside.lab.numbers import count_text, parse_bytes, parse_count, table_number
@@ -32,16 +39,21 @@ def training_of(args: argparse.Namespace, result: Account) -> Dict[str, float]:
     tokens = parse_count(args.tokens)
     steps = float(math.ceil(tokens / result.tokens))
     days = steps * result.step_seconds / 86400
-    return {"training_tokens": tokens, "training_steps": steps, "training_days": days,
-            "device_hours": 24 * days * result.plan.mesh.ranks()}
+    return {
+        "training_tokens": tokens,
+        "training_steps": steps,
+        "training_days": days,
+        "device_hours": 24 * days * result.plan.mesh.ranks(),
+    }
 
 
 def with_torus(text: str, plan: Plan) -> Plan:
     """Refuses torus axes other than those of the least batch."""
     torus = parse_mesh(text, "--torus")
     if not set(torus.axes()) <= {"fsdp", "tp"}:
-        raise UsageError("--torus says how many axes of a torus carry fsdp and tp, as in "
-                         "fsdp=2,tp=1")
+        raise UsageError(
+            "--torus says how many axes of a torus carry fsdp and tp, as in fsdp=2,tp=1"
+        )
     return replace(plan, torus_fsdp=float(torus.size("fsdp")), torus_tp=float(torus.size("tp")))
 
 
@@ -62,8 +74,11 @@ def show(args: argparse.Namespace, text: str, derivation: List[Section], machine
     out = text_beside(args.json)
     print(text, end="", file=out)
     if args.explain:
-        print(f"{derivation_text(derivation)}\nWhere the figures of {machine.name} come from\n  "
-              f"{wrap(sources_text(machine), 80, 2)}", file=out)
+        print(
+            f"{derivation_text(derivation)}\nWhere the figures of {machine.name} come from\n  "
+            f"{wrap(sources_text(machine), 80, 2)}",
+            file=out,
+        )
 
 
 def show_progress(done: int, meshes: int) -> None:
@@ -74,19 +89,32 @@ def show_progress(done: int, meshes: int) -> None:
 
 
 def list_plans(args: argparse.Namespace, model: Model, machine: Machine) -> None:
-    options = FitOptions(args.devices, args.batch or args.devices, args.sequence or model.sequence,
-                         types_from(args))
+    options = FitOptions(
+        args.devices, args.batch or args.devices, args.sequence or model.sequence, types_from(args)
+    )
     found = fit(model, machine, options, show_progress)
-    title = (f"{model.name} on {args.devices} x {machine.name}, {options.batch} sequences of "
-             f"{options.sequence} tokens a step\n")
+    title = (
+        f"{model.name} on {args.devices} x {machine.name}, {options.batch} sequences of "
+        f"{options.sequence} tokens a step\n"
+    )
     tokens: Optional[float] = parse_count(args.tokens) if args.tokens else None
-    show(args, title + fit_text(found, machine, 12, tokens),
-         found.accounts[0].derivation if found.accounts else [], machine)
+    show(
+        args,
+        title + fit_text(found, machine, 12, tokens),
+        found.accounts[0].derivation if found.accounts else [],
+        machine,
+    )
     if args.json:
-        write_json_file(args.json, {
-            "tried": found.tried, "least_memory_bytes": found.least_memory,
-            "plans": [{**account_json(each), **training_of(args, each)}
-                      for each in found.accounts]})
+        write_json_file(
+            args.json,
+            {
+                "tried": found.tried,
+                "least_memory_bytes": found.least_memory,
+                "plans": [
+                    {**account_json(each), **training_of(args, each)} for each in found.accounts
+                ],
+            },
+        )
 
 
 def account_for(args: argparse.Namespace, model: Model, machine: Machine) -> None:
@@ -94,11 +122,15 @@ def account_for(args: argparse.Namespace, model: Model, machine: Machine) -> Non
     result = account(model, with_torus(args.torus, plan) if args.torus else plan, machine)
     report, training = account_report(result), training_of(args, result)
     if training:
-        report.facts.append((
-            "training", f"{count_text(training['training_tokens'])} tokens take "
-            f"{count_text(training['training_steps'])} steps: "
-            f"{table_number(training['training_days'])} days, "
-            f"{count_text(training['device_hours'])} device hours"))
+        report.facts.append(
+            (
+                "training",
+                f"{count_text(training['training_tokens'])} tokens take "
+                f"{count_text(training['training_steps'])} steps: "
+                f"{table_number(training['training_days'])} days, "
+                f"{count_text(training['device_hours'])} device hours",
+            )
+        )
     show(args, text_of(report), result.derivation, machine)
     if args.json:
         figures: Dict[str, Any] = {**account_json(result), **training}
@@ -120,21 +152,35 @@ def run(args: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    "account", "Compute what a plan needs: memory, communication, time, what binds", run, [
-    Option("--machine MACHINE", "Device and network: a name or a JSON file [h100]", default="h100"),
-    Option("--memory SIZE", "Memory of a device, such as 80GB [the machine's]",
-           parsed_by(parse_bytes)),
-    *PLAN_OPTIONS,
-    Flag("--fit", "List the meshes of --devices that fit, with the fastest plan on each"),
-    Option("--tokens N", "Tokens to train on, as in 15T or 300B: days and device hours of it",
-           parsed_by(parse_count)),
-    Option("--devices N", "Number of devices for --fit [8]", in_range(1, 100_000), default=8),
-    Option("--torus AXES", "Axes of a torus that carry fsdp and tp, for the least batch [1 each]"),
-    Flag("--list", "List the models and machines with their sources"),
-    Flag("--explain", "Print every formula, its numbers and its source"),
-    JSON_OPTION,
-    Option("--html FILE", "Write a page with pictures to this file"),
-], notes="""
+    "account",
+    "Compute what a plan needs: memory, communication, time, what binds",
+    run,
+    [
+        Option(
+            "--machine MACHINE", "Device and network: a name or a JSON file [h100]", default="h100"
+        ),
+        Option(
+            "--memory SIZE",
+            "Memory of a device, such as 80GB [the machine's]",
+            parsed_by(parse_bytes),
+        ),
+        *PLAN_OPTIONS,
+        Flag("--fit", "List the meshes of --devices that fit, with the fastest plan on each"),
+        Option(
+            "--tokens N",
+            "Tokens to train on, as in 15T or 300B: days and device hours of it",
+            parsed_by(parse_count),
+        ),
+        Option("--devices N", "Number of devices for --fit [8]", in_range(1, 100_000), default=8),
+        Option(
+            "--torus AXES", "Axes of a torus that carry fsdp and tp, for the least batch [1 each]"
+        ),
+        Flag("--list", "List the models and machines with their sources"),
+        Flag("--explain", "Print every formula, its numbers and its source"),
+        JSON_OPTION,
+        Option("--html FILE", "Write a page with pictures to this file"),
+    ],
+    notes="""
 GB is 10^9 bytes. --mesh names axes from the slowest to the fastest: pp=2,tp=8
 puts the 8 ranks of a tensor-parallel group next to each other. Axes: pp
 (pipeline), dp (data), fsdp (data, with shards of the state), cp (context),
@@ -161,4 +207,5 @@ Examples:
   ringside account --model xxl --mesh fsdp=16,tp=4 --machine tpu-v5p \\
       --torus fsdp=2,tp=1 --explain
       which batch is large enough
-""")
+""",
+)

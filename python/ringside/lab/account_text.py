@@ -17,7 +17,7 @@ from ringside.planning.quantity import Term, number_text, numbers, symbols, text
 
 
 def plan_text(plan: Plan, has_blocks: bool) -> str:
-    """"pp=4,tp=8 (32 devices), 8 micro-batches of 1 sequence of 2048 tokens, schedule 1f1b".
+    """ "pp=4,tp=8 (32 devices), 8 micro-batches of 1 sequence of 2048 tokens, schedule 1f1b".
     Without has_blocks only the mesh and ZeRO."""
     mesh = plan.mesh
     parts = [mesh.text() + (f" ({mesh.ranks()} devices)" if mesh.ranks() > 1 else "")]
@@ -27,8 +27,10 @@ def plan_text(plan: Plan, has_blocks: bool) -> str:
         parts += [plan.exchange, f"{plan.token_order} order"]
     if not has_blocks:
         return ", ".join(parts)
-    parts.append(f"{counted(plan.micro_batches, 'micro-batch')} of "
-                 f"{counted(plan.micro_batch, 'sequence')} of {plan.sequence} tokens")
+    parts.append(
+        f"{counted(plan.micro_batches, 'micro-batch')} of "
+        f"{counted(plan.micro_batch, 'sequence')} of {plan.sequence} tokens"
+    )
     schedule = f"schedule {plan.schedule}" if mesh.size("pp") > 1 else ""
     chunks = f" with {plan.chunks} chunks" if plan.chunks > 1 else ""
     if schedule:
@@ -43,10 +45,17 @@ def plan_text(plan: Plan, has_blocks: bool) -> str:
 
 def plan_json(model: Model, machine: Machine, plan: Plan) -> Dict[str, Any]:
     """The keys that the JSON of an account and of a simulation begin with."""
-    return {"model": model.name, "machine": machine.name, "mesh": plan.mesh.text(),
-            "devices": plan.mesh.ranks(), "schedule": plan.schedule, "chunks": plan.chunks,
-            "micro_batches": plan.micro_batches, "micro_batch": plan.micro_batch,
-            "sequence": plan.sequence}
+    return {
+        "model": model.name,
+        "machine": machine.name,
+        "mesh": plan.mesh.text(),
+        "devices": plan.mesh.ranks(),
+        "schedule": plan.schedule,
+        "chunks": plan.chunks,
+        "micro_batches": plan.micro_batches,
+        "micro_batch": plan.micro_batch,
+        "sequence": plan.sequence,
+    }
 
 
 def sources_text(machine: Machine) -> str:
@@ -69,19 +78,30 @@ def _term_text(line: Term) -> str:
 
 def derivation_text(sections: List[Section]) -> str:
     """Every formula: with symbols, with numbers, its result and its source."""
-    return "".join(f"\n{section.title}\n{'-' * len(section.title)}\n" +
-                   "".join(map(_term_text, section.terms)) for section in sections)
+    return "".join(
+        f"\n{section.title}\n{'-' * len(section.title)}\n" + "".join(map(_term_text, section.terms))
+        for section in sections
+    )
 
 
 def derivation_json(sections: List[Section]) -> List[Dict[str, Any]]:
-    return [{"section": section.title, "symbol": line.symbol, "what": line.what,
-             "formula": symbols(line.formula), "numbers": numbers(line.formula),
-             "value": float(line), "source": line.source}
-            for section in sections for line in section.terms]
+    return [
+        {
+            "section": section.title,
+            "symbol": line.symbol,
+            "what": line.what,
+            "formula": symbols(line.formula),
+            "numbers": numbers(line.formula),
+            "value": float(line),
+            "source": line.source,
+        }
+        for section in sections
+        for line in section.terms
+    ]
 
 
 def _schedule_text(plan: Plan) -> str:
-    """"1f1b"; "v=2" for interleaved, "zb v=2" for interleaved_zb; "-" without a pipeline."""
+    """ "1f1b"; "v=2" for interleaved, "zb v=2" for interleaved_zb; "-" without a pipeline."""
     if plan.mesh.size("pp") == 1:
         return "-"
     if plan.chunks == 1:
@@ -92,25 +112,52 @@ def _schedule_text(plan: Plan) -> str:
 
 def _fit_row(each: Account, tokens: Optional[float]) -> List[str]:
     plan, steps = each.plan, math.ceil((tokens or 0) / each.tokens)
-    return [plan.mesh.text(), _schedule_text(plan), str(plan.zero or "-"),
-            f"{plan.micro_batches} x {plan.micro_batch}", plan.recompute.text(),
-            "yes" if plan.sequence_parallel else "-", table_number(each.most_memory() / 1e9),
-            seconds_text(each.step_seconds), table_number(steps * each.step_seconds / 86400)
-            if tokens else f"{100 * each.utilization:.1f}"]
+    return [
+        plan.mesh.text(),
+        _schedule_text(plan),
+        str(plan.zero or "-"),
+        f"{plan.micro_batches} x {plan.micro_batch}",
+        plan.recompute.text(),
+        "yes" if plan.sequence_parallel else "-",
+        table_number(each.most_memory() / 1e9),
+        seconds_text(each.step_seconds),
+        table_number(steps * each.step_seconds / 86400)
+        if tokens
+        else f"{100 * each.utilization:.1f}",
+    ]
 
 
 def fit_text(found: Fit, machine: Machine, rows: int, tokens: Optional[float] = None) -> str:
     """The fastest `rows` plans that fit. With `tokens`, how many days each trains on so many."""
-    text = (f"\n{count_text(found.tried)} plans tried; {len(found.accounts)} of their meshes fit "
-            f"into {number_text(machine.memory / 1e9)} GB per device\n")
+    text = (
+        f"\n{count_text(found.tried)} plans tried; {len(found.accounts)} of their meshes fit "
+        f"into {number_text(machine.memory / 1e9)} GB per device\n"
+    )
     if not found.accounts:
-        return text + ("  the least that any plan needs is "
-                       f"{table_number(found.least_memory / 1e9)} GB per device\n")
-    table = Table([words("mesh"), words("pipe"), Column("ZeRO"), Column("m x b"), Column("again"),
-                   words("sp"), Column("GB"), Column("step"),
-                   Column("days" if tokens else "MFU %")],
-                  [list(_fit_row(each, tokens)) for each in found.accounts[:rows]])
-    return text + table.text() + (
-        "  pipe: schedule of the pipeline, v=2 is interleaved with 2 chunks; m x b:\n"
-        "  micro-batches x sequences; again: recomputation; sp: sequence parallel;\n"
-        "  GB: of the rank that needs most\n")
+        return text + (
+            "  the least that any plan needs is "
+            f"{table_number(found.least_memory / 1e9)} GB per device\n"
+        )
+    table = Table(
+        [
+            words("mesh"),
+            words("pipe"),
+            Column("ZeRO"),
+            Column("m x b"),
+            Column("again"),
+            words("sp"),
+            Column("GB"),
+            Column("step"),
+            Column("days" if tokens else "MFU %"),
+        ],
+        [list(_fit_row(each, tokens)) for each in found.accounts[:rows]],
+    )
+    return (
+        text
+        + table.text()
+        + (
+            "  pipe: schedule of the pipeline, v=2 is interleaved with 2 chunks; m x b:\n"
+            "  micro-batches x sequences; again: recomputation; sp: sequence parallel;\n"
+            "  GB: of the rank that needs most\n"
+        )
+    )

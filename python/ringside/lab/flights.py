@@ -105,12 +105,38 @@ class Folder:
 
 # ---- Pickles
 
-DATA = (pickle.PROTO + pickle.FRAME + pickle.MARK + pickle.STOP + pickle.NONE + pickle.NEWTRUE +
-        pickle.NEWFALSE + pickle.BININT + pickle.BININT1 + pickle.BININT2 + pickle.LONG1 +
-        pickle.BINFLOAT + pickle.BINUNICODE + pickle.SHORT_BINUNICODE + pickle.EMPTY_DICT +
-        pickle.EMPTY_LIST + pickle.EMPTY_TUPLE + pickle.TUPLE + pickle.TUPLE1 + pickle.TUPLE2 +
-        pickle.TUPLE3 + pickle.APPEND + pickle.APPENDS + pickle.SETITEM + pickle.SETITEMS +
-        pickle.BINPUT + pickle.LONG_BINPUT + pickle.MEMOIZE + pickle.BINGET + pickle.LONG_BINGET)
+DATA = (
+    pickle.PROTO
+    + pickle.FRAME
+    + pickle.MARK
+    + pickle.STOP
+    + pickle.NONE
+    + pickle.NEWTRUE
+    + pickle.NEWFALSE
+    + pickle.BININT
+    + pickle.BININT1
+    + pickle.BININT2
+    + pickle.LONG1
+    + pickle.BINFLOAT
+    + pickle.BINUNICODE
+    + pickle.SHORT_BINUNICODE
+    + pickle.EMPTY_DICT
+    + pickle.EMPTY_LIST
+    + pickle.EMPTY_TUPLE
+    + pickle.TUPLE
+    + pickle.TUPLE1
+    + pickle.TUPLE2
+    + pickle.TUPLE3
+    + pickle.APPEND
+    + pickle.APPENDS
+    + pickle.SETITEM
+    + pickle.SETITEMS
+    + pickle.BINPUT
+    + pickle.LONG_BINPUT
+    + pickle.MEMOIZE
+    + pickle.BINGET
+    + pickle.LONG_BINGET
+)
 
 
 class Opcodes(dict):
@@ -118,7 +144,8 @@ class Opcodes(dict):
 
     def __missing__(self, opcode: int) -> NoReturn:
         raise pickle.UnpicklingError(
-            f"it has the opcode {opcode:#04x}, and flight records have data alone")
+            f"it has the opcode {opcode:#04x}, and flight records have data alone"
+        )
 
 
 class DataUnpickler(pickle._Unpickler):  # type: ignore[name-defined]
@@ -126,8 +153,12 @@ class DataUnpickler(pickle._Unpickler):  # type: ignore[name-defined]
     functions to call; one that does is refused, so reading a file runs nothing. It is the Unpickler
     that is written in Python: the one in C reserves memory for any index that a file names."""
 
-    dispatch = Opcodes({opcode: pickle._Unpickler.dispatch[opcode]  # type: ignore[attr-defined]
-                        for opcode in DATA})
+    dispatch = Opcodes(
+        {
+            opcode: pickle._Unpickler.dispatch[opcode]  # type: ignore[attr-defined]
+            for opcode in DATA
+        }
+    )
     dispatch[pickle.FRAME[0]] = lambda self: self.read(8)  # its length, which needs no attention
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -155,12 +186,15 @@ def read_pickle(data: bytes) -> Any:
 
 # ---- Files
 
+
 def unpacked(data: bytes, name: str) -> bytes:
     """The content of a compressed file; other files are as they are."""
     if not data.startswith(b"\x1f\x8b"):
         if name.endswith(".gz"):
-            raise NotARecord("its name ends in .gz, but at byte 0 there is no mark of gzip: rename "
-                             "it without .gz")
+            raise NotARecord(
+                "its name ends in .gz, but at byte 0 there is no mark of gzip: rename "
+                "it without .gz"
+            )
         return data
     file = io.BytesIO(data)
     try:
@@ -205,6 +239,7 @@ def may_be_one(file: Path) -> bool:
 
 # ---- Values of a record
 
+
 def get(values: Any, key: Any, kind: Any, place: str) -> Any:
     """values[key], which must be of a type. `place` ends in a space: "entry 3, "."""
     try:
@@ -228,7 +263,7 @@ def integer(value: Any, place: str) -> int:
 
 
 def ranks_in(text: str) -> List[int]:
-    """"[0, 2, 3]" """
+    """ "[0, 2, 3]" """
     return [int(digits) for digits in re.findall(r"\d{1,7}", text)]
 
 
@@ -242,13 +277,33 @@ def by_text(values: Any) -> Dict[str, Any]:
 # ---- Calls of PyTorch
 
 COLLECTIVES = {  # by the beginning of a name without its backend: "all_gather_into_tensor_coalesced"
-    "all_reduce_barrier": "barrier", "barrier": "barrier", "all_reduce": "all_reduce",
-    "allreduce": "all_reduce", "all_gather": "all_gather", "allgather": "all_gather",
-    "reduce_scatter": "reduce_scatter", "all_to_all": "all_to_all", "alltoall": "all_to_all",
-    "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter"}
+    "all_reduce_barrier": "barrier",
+    "barrier": "barrier",
+    "all_reduce": "all_reduce",
+    "allreduce": "all_reduce",
+    "all_gather": "all_gather",
+    "allgather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "all_to_all",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+}
 
-TYPES = {"Float": "fp32", "Double": "fp64", "Int": "int32", "Long": "int64", "Half": "fp16",
-         "BFloat16": "bf16", "Byte": "uint8", "Char": "int8", "Short": "int16", "Bool": "bool"}
+TYPES = {
+    "Float": "fp32",
+    "Double": "fp64",
+    "Int": "int32",
+    "Long": "int64",
+    "Half": "fp16",
+    "BFloat16": "bf16",
+    "Byte": "uint8",
+    "Char": "int8",
+    "Short": "int16",
+    "Bool": "bool",
+}
 
 MESSAGE = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")  # "send 0->1", "recv 1<-0"
 
@@ -284,14 +339,18 @@ def count_of(collective: str, entry: Any, ranks: int, place: str) -> int:
 def call_of(entry: Any, ranks: int, completed: int, place: str) -> Call:
     """`ranks`: of its group. `completed`: the number of the group's last call that had ended."""
     full_name = get(entry, "profiling_name", str, place)
-    name = full_name[full_name.find(":") + 1:]
+    name = full_name[full_name.find(":") + 1 :]
     types = get(entry, "input_dtypes", (list, tuple), place)
     type_name = get(types, 0, str, f"{place}input_dtypes ") if types else "Byte"
     label = "" if type_name in TYPES else f"elements of the type {type_name}"
     number = integer(entry.get("collective_seq_id"), f"{place}collective_seq_id")
-    call = Call(number, collective_of(name) or "barrier", type=TYPES.get(type_name, "uint8"),
-                began_ns=integer(entry.get("time_created_ns"), f"{place}time_created_ns"),
-                ended=entry.get("state") == "completed" or entry.get("retired") is True)
+    call = Call(
+        number,
+        collective_of(name) or "barrier",
+        type=TYPES.get(type_name, "uint8"),
+        began_ns=integer(entry.get("time_created_ns"), f"{place}time_created_ns"),
+        ended=entry.get("state") == "completed" or entry.get("retired") is True,
+    )
     message = MESSAGE.search(name)
     if message:
         own, peer = int(message[2]), int(message[3])
@@ -349,13 +408,16 @@ def torch_record(file: Path) -> Record:
         if not MESSAGE.search(name) and not entry.get("is_p2p"):
             number = integer(entry.get("collective_seq_id"), f"entry {i}, collective_seq_id")
             record.times[group_of(entry, f"entry {i}, ")[0], number] = integer(
-                entry.get("time_created_ns"), f"entry {i}, time_created_ns")
+                entry.get("time_created_ns"), f"entry {i}, time_created_ns"
+            )
         waits.append(integer(entry.get("timeout_ms"), f"entry {i}, timeout_ms") * SECOND // 1000)
     record.most_apart = min(max(waits, default=0), 3600 * SECOND) or record.most_apart
     record.size = size_of(content)
     if rank >= min(record.size or MOST_RANKS, MOST_RANKS):
-        raise NotARecord(f"its name ends in {rank}, and its job has {record.size} ranks: end it in "
-                         "the number of its rank")
+        raise NotARecord(
+            f"its name ends in {rank}, and its job has {record.size} ranks: end it in "
+            "the number of its rank"
+        )
     return record
 
 
@@ -367,7 +429,8 @@ def groups_of(records: Iterable[Record]) -> Dict[str, List[int]]:
             name = group_of(entry, f"entry {i}, ")[0]
             if name not in groups or record.rank not in groups[name]:
                 groups.setdefault(name, set()).update(
-                    configured_ranks(record.content, name) or [record.rank])
+                    configured_ranks(record.content, name) or [record.rank]
+                )
     return {name: sorted(ranks) for name, ranks in groups.items()}
 
 
@@ -389,8 +452,10 @@ def torch_flights(record: Record, groups: Dict[str, List[int]], size: int) -> Li
             named = about if about not in ("", "undefined") else f"group {name}"
             group = f"{named}@{','.join(map(str, ranks))}"
         of_group = status.get(str(integer(entry.get("pg_id"), f"{place}pg_id")), {})
-        completed = integer(by_text(of_group).get("last_completed_collective"),
-                            "pg_status, last_completed_collective")
+        completed = integer(
+            by_text(of_group).get("last_completed_collective"),
+            "pg_status, last_completed_collective",
+        )
         flight = flights.setdefault(group, Flight(rank, len(ranks), group))
         flight.calls.append(call_of(entry, len(ranks), completed, place))
     return list(flights.values())
@@ -399,8 +464,12 @@ def torch_flights(record: Record, groups: Dict[str, List[int]], size: int) -> Li
 def equalise_all_to_all(flights: List[Flight]) -> None:
     """One of unequal blocks has another size on each rank, which is no divergence."""
     largest: Dict[Tuple[str, int], int] = {}
-    calls = [(flight.group, call) for flight in flights for call in flight.calls
-             if call.collective == "all_to_all"]
+    calls = [
+        (flight.group, call)
+        for flight in flights
+        for call in flight.calls
+        if call.collective == "all_to_all"
+    ]
     for group, call in calls:
         largest[group, call.number] = max(largest.get((group, call.number), 0), call.count)
     for group, call in calls:
@@ -412,8 +481,18 @@ def equalise_all_to_all(flights: List[Flight]) -> None:
 HEADER = struct.Struct("<8siiiIqi1024s1020s64s")
 ENTRY = struct.Struct("<QBBBBiQi43sB IIIiQqq")
 MAGIC, CALLS = b"RNGSFLT3", 256
-OWN_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier",
-                   "gather", "scatter", "all_to_all", "send")
+OWN_COLLECTIVES = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "reduce",
+    "barrier",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "send",
+)
 OWN_TYPES = ("fp32", "fp64", "int32", "int64", "fp16", "bf16", "uint8", "int8", "int16", "bool")
 DONE = 2
 
@@ -425,24 +504,61 @@ def text_in(field_of_bytes: bytes) -> str:
 def own_record(file: Path) -> Record:
     data = file.read_bytes()
     if len(data) != HEADER.size + CALLS * ENTRY.size or not data.startswith(MAGIC):
-        raise RingsideError(f"{file} is not a flight recorder's file, or is cut off, or is of "
-                            "another version")
+        raise RingsideError(
+            f"{file} is not a flight recorder's file, or is cut off, or is of another version"
+        )
     _, rank, size, _, _, written, _, _, group, _ = HEADER.unpack_from(data)
     flight = Flight(rank, size, text_in(group))
-    for values in ENTRY.iter_unpack(data[HEADER.size:]):
-        (number, collective, _, kind, _, root, count, peer, label, _,
-         state, _, _, waiting_for, _, began, _) = values
+    for values in ENTRY.iter_unpack(data[HEADER.size :]):
+        (
+            number,
+            collective,
+            _,
+            kind,
+            _,
+            root,
+            count,
+            peer,
+            label,
+            _,
+            state,
+            _,
+            _,
+            waiting_for,
+            _,
+            began,
+            _,
+        ) = values
         if number > 0 and collective < len(OWN_COLLECTIVES) and kind < len(OWN_TYPES):
-            flight.calls.append(Call(number, OWN_COLLECTIVES[collective], count, OWN_TYPES[kind],
-                                     text_in(label), state == DONE, began, root, peer, waiting_for))
+            flight.calls.append(
+                Call(
+                    number,
+                    OWN_COLLECTIVES[collective],
+                    count,
+                    OWN_TYPES[kind],
+                    text_in(label),
+                    state == DONE,
+                    began,
+                    root,
+                    peer,
+                    waiting_for,
+                )
+            )
     flight.calls.sort(key=lambda call: (call.began_ns, call.number))
     # A rank is in its job at least from the first call in its record until it writes that.
     began = flight.calls[0].began_ns if flight.calls else written - 60 * SECOND
-    return Record(file, flight.in_job(rank), None if flight.group else size, flight,
-                  {(file.name, 0): began, (file.name, 1): written}, most_apart=10 * SECOND)
+    return Record(
+        file,
+        flight.in_job(rank),
+        None if flight.group else size,
+        flight,
+        {(file.name, 0): began, (file.name, 1): written},
+        most_apart=10 * SECOND,
+    )
 
 
 # ---- The records of one job
+
 
 def apart(one: Record, other: Record) -> bool:
     """Whether two records are of different jobs, by their times: of the calls that both have, or
@@ -472,8 +588,10 @@ def last_job(records: List[Record]) -> Tuple[List[Record], int, List[str]]:
             size = size or record.size
             continue
         ranks = f" of {record.size} ranks" if record.size not in (None, size) else ""
-        left_out.append(f"{record.file.name} is of another job{ranks}, "
-                        f"{in_words((newest.ended() - record.ended()) / SECOND)} earlier")
+        left_out.append(
+            f"{record.file.name} is of another job{ranks}, "
+            f"{in_words((newest.ended() - record.ended()) / SECOND)} earlier"
+        )
     return job, size or max(record.rank for record in job) + 1, left_out
 
 
@@ -483,8 +601,10 @@ def refuse_two_of_a_rank(folder: Path, records: List[Record]) -> None:
         group = record.content.group if isinstance(record.content, Flight) else ""
         other = seen.setdefault((record.rank, group), record)
         if other is not record:
-            raise RingsideError(f"{folder} holds two records of rank {record.rank}, "
-                                f"{other.file.name} and {record.file.name}: leave one of them there")
+            raise RingsideError(
+                f"{folder} holds two records of rank {record.rank}, "
+                f"{other.file.name} and {record.file.name}: leave one of them there"
+            )
 
 
 def torch_records(files: List[Path], left_out: List[str]) -> List[Record]:
@@ -517,11 +637,17 @@ def is_own(file: Path) -> bool:
 
 
 def refuse_folder(folder: Path) -> NoReturn:
-    deeper = [each.name for each in sorted(folder.iterdir()) if each.is_dir() and any(
-        is_own(file) or NAME.fullmatch(file.name) for file in files_in(each))]
+    deeper = [
+        each.name
+        for each in sorted(folder.iterdir())
+        if each.is_dir()
+        and any(is_own(file) or NAME.fullmatch(file.name) for file in files_in(each))
+    ]
     hint = f"; look at those in {folder / deeper[0]}" if deeper else ""
-    raise RingsideError(f"{folder} holds no file of a flight recorder (RANK.flight, or of PyTorch a "
-                        f"name that ends in the rank's number, such as nccl_trace_rank_3){hint}")
+    raise RingsideError(
+        f"{folder} holds no file of a flight recorder (RANK.flight, or of PyTorch a "
+        f"name that ends in the rank's number, such as nccl_trace_rank_3){hint}"
+    )
 
 
 def read_folder(folder: Path) -> Folder:
@@ -550,5 +676,11 @@ def read_folder(folder: Path) -> Folder:
 
 def as_json(flights: List[Flight]) -> str:
     """What `ringside postmortem FILE` reads."""
-    return json.dumps({"flights": [{**vars(flight), "calls": [vars(call) for call in flight.calls]}
-                                   for flight in flights]})
+    return json.dumps(
+        {
+            "flights": [
+                {**vars(flight), "calls": [vars(call) for call in flight.calls]}
+                for flight in flights
+            ]
+        }
+    )

@@ -40,6 +40,7 @@ COLLECTIVES = {
 
 # Messages to schedules.
 
+
 @dataclass
 class Message:
     """Chunks first, first+1, ... from one rank to another; action: "add" or "overwrite"."""
@@ -60,13 +61,23 @@ def pack_messages(size: int, chunks: int, messages: Sequence[Message]) -> List[J
     taken: List[Dict[int, Json]] = [{} for _ in range(size)]  # [rank][step]
     for message in messages:
         send = {"to": message.receiver, "first": message.first, "count": message.count}
-        receive = {"from": message.sender, "first": message.first, "count": message.count,
-                   "action": message.action}
+        receive = {
+            "from": message.sender,
+            "first": message.first,
+            "count": message.count,
+            "action": message.action,
+        }
         sender, receiver = taken[message.sender], taken[message.receiver]
         moved = range(message.first, message.first + message.count)
         # A rank sends what it held before the step: it may receive in the step that sends.
-        step = max(max(received[message.sender][chunk] + 1, received[message.receiver][chunk] + 1,
-                       sent[message.receiver][chunk]) for chunk in moved)
+        step = max(
+            max(
+                received[message.sender][chunk] + 1,
+                received[message.receiver][chunk] + 1,
+                sent[message.receiver][chunk],
+            )
+            for chunk in moved
+        )
         step = max(step, 0)
         while "send" in sender.get(step, {}) or "receive" in receiver.get(step, {}):
             step += 1
@@ -76,12 +87,22 @@ def pack_messages(size: int, chunks: int, messages: Sequence[Message]) -> List[J
             sent[message.sender][chunk] = max(sent[message.sender][chunk], step)
             received[message.receiver][chunk] = step
     steps = 1 + max((step for each in taken for step in each), default=-1)
-    return [{"chunks": chunks,
-             "steps": [{key: each[step][key] for key in ("send", "receive") if key in each[step]}
-                       if step in each else {} for step in range(steps)]} for each in taken]
+    return [
+        {
+            "chunks": chunks,
+            "steps": [
+                {key: each[step][key] for key in ("send", "receive") if key in each[step]}
+                if step in each
+                else {}
+                for step in range(steps)
+            ],
+        }
+        for each in taken
+    ]
 
 
 # The proof.
+
 
 def chunks_of(message: Json, chunks: int, first: Optional[int] = None) -> List[int]:
     """The chunks that a send or a receive names, in their order; from `first` on, where it is
@@ -115,9 +136,11 @@ def fault_of_shape(collective: str, schedules: Sequence[Json]) -> Optional[str]:
     size, chunks, steps = len(schedules), schedules[0]["chunks"], len(schedules[0]["steps"])
     for rank, each in enumerate(schedules):
         if (each["chunks"], len(each["steps"])) != (chunks, steps):
-            return (f"rank {rank} has {counted(each['chunks'], 'chunk')} and "
-                    f"{counted(len(each['steps']), 'step')}, but rank 0 has "
-                    f"{counted(chunks, 'chunk')} and {counted(steps, 'step')}")
+            return (
+                f"rank {rank} has {counted(each['chunks'], 'chunk')} and "
+                f"{counted(len(each['steps']), 'step')}, but rank 0 has "
+                f"{counted(chunks, 'chunk')} and {counted(steps, 'step')}"
+            )
     if chunks < 1:
         return f"the buffer must be cut into at least 1 chunk, not into {chunks}"
     if COLLECTIVES[collective].has_blocks and chunks % size:
@@ -137,8 +160,10 @@ def faults_of_messages(collective: str, schedules: Sequence[Json], step: int) ->
             peer = message["to" if kind == "send" else "from"]
             ends = (rank, peer) if kind == "send" else (peer, rank)
             (sent if kind == "send" else expected)[ends] = named
-            does = f"rank {rank} {kind}s {in_words(named)} {'to' if kind == 'send' else 'from'} " \
-                   f"rank {peer}"
+            does = (
+                f"rank {rank} {kind}s {in_words(named)} {'to' if kind == 'send' else 'from'} "
+                f"rank {peer}"
+            )
             if not 0 <= peer < size:
                 found.append(f"{does}, but the ranks are 0 to {size - 1}")
             if any(not 0 <= chunk < chunks for chunk in named + taken):
@@ -150,8 +175,10 @@ def faults_of_messages(collective: str, schedules: Sequence[Json], step: int) ->
     for sender, receiver in sorted({*sent, *expected}):
         told, awaited = (each.get((sender, receiver)) for each in (sent, expected))
         if told != awaited:
-            found.append(f"rank {sender} sends {in_words(told)} to rank {receiver}, but rank "
-                         f"{receiver} expects {in_words(awaited)} from rank {sender}")
+            found.append(
+                f"rank {sender} sends {in_words(told)} to rank {receiver}, but rank "
+                f"{receiver} expects {in_words(awaited)} from rank {sender}"
+            )
     return [f"step {step}: {fault}" for fault in found]
 
 
@@ -172,16 +199,18 @@ def states_at_the_end(schedules: Sequence[Json]) -> List[List[Held]]:
     and b+a are, (a+b)+c and a+(b+c) are not."""
     size, chunks = len(schedules), schedules[0]["chunks"]
     orders: Dict[FrozenSet[int], int] = {}
-    states: List[List[Held]] = [[({(rank, chunk): 1}, rank) for chunk in range(chunks)]
-                                for rank in range(size)]
+    states: List[List[Held]] = [
+        [({(rank, chunk): 1}, rank) for chunk in range(chunks)] for rank in range(size)
+    ]
     inputs = [list(state) for state in states]
     for steps in zip(*(each["steps"] for each in schedules)):
         messages = {}
         for rank, step in enumerate(steps):  # all, before any of them arrives
             if "send" in step:
                 source = (inputs if "input" in step["send"] else states)[rank]
-                messages[step["send"]["to"]] = [source[chunk] for chunk in
-                                                chunks_sent(step["send"], chunks)]
+                messages[step["send"]["to"]] = [
+                    source[chunk] for chunk in chunks_sent(step["send"], chunks)
+                ]
         for rank, step in enumerate(steps):
             if "receive" not in step:
                 continue
@@ -189,14 +218,17 @@ def states_at_the_end(schedules: Sequence[Json]) -> List[List[Held]]:
                 held = states[rank][chunk]
                 if step["receive"]["action"] == "add":
                     order = frozenset((held[1], arrived[1]))
-                    arrived = (sum_of(held[0], arrived[0]),
-                               orders.setdefault(order, size + len(orders)))
+                    arrived = (
+                        sum_of(held[0], arrived[0]),
+                        orders.setdefault(order, size + len(orders)),
+                    )
                 states[rank][chunk] = arrived
     return states
 
 
-def promised(collective: str, root: int, size: int, chunks: int, rank: int,
-             chunk: int) -> Optional[Counts]:
+def promised(
+    collective: str, root: int, size: int, chunks: int, rank: int, chunk: int
+) -> Optional[Counts]:
     """What must be added up in a chunk at the end; None if it does not matter."""
     about = COLLECTIVES[collective]
     parts = chunks // size if about.has_blocks else 1
@@ -213,12 +245,16 @@ def promised(collective: str, root: int, size: int, chunks: int, rank: int,
 
 
 def fault_of_chunk(held: Counts, wanted: Counts) -> str:
-    """"holds rank 3's chunk 0 twice, lacks rank 0's chunk 0"; "" if it is right."""
+    """ "holds rank 3's chunk 0 twice, lacks rank 0's chunk 0"; "" if it is right."""
+
     def named(contributions: Iterable[Contribution]) -> str:
         return " and ".join(f"rank {rank}'s chunk {chunk}" for rank, chunk in contributions)
 
-    clauses = [f"holds {named([each])} {'twice' if times == 2 else f'{times} times'}"
-               for each, times in sorted(held.items()) if each in wanted and times > 1]
+    clauses = [
+        f"holds {named([each])} {'twice' if times == 2 else f'{times} times'}"
+        for each, times in sorted(held.items())
+        if each in wanted and times > 1
+    ]
     foreign, missing = sorted(held.keys() - wanted.keys()), sorted(wanted.keys() - held.keys())
     clauses += [f"should not hold {named(foreign)}"] if foreign else []
     clauses += [f"lacks {named(missing)}"] if missing else []
@@ -233,8 +269,11 @@ def faults_of(algorithm: Json) -> List[str]:
     misshapen = fault_of_shape(collective, schedules)
     if misshapen:
         return [misshapen]
-    found = [fault for step in range(len(schedules[0]["steps"]))
-             for fault in faults_of_messages(collective, schedules, step)]
+    found = [
+        fault
+        for step in range(len(schedules[0]["steps"]))
+        for fault in faults_of_messages(collective, schedules, step)
+    ]
     if found:
         return found
     size, chunks = len(schedules), schedules[0]["chunks"]
@@ -246,7 +285,11 @@ def faults_of(algorithm: Json) -> List[str]:
             if fault:
                 found.append(f"at the end chunk {chunk} on rank {rank} {fault}")
     if not found and collective == "all_reduce":
-        found = [f"at the end chunk {chunk} on rank {rank} was added up in another order than on "
-                 "rank 0: the last bits may differ" for rank in range(size)
-                 for chunk in range(chunks) if states[rank][chunk][1] != states[0][chunk][1]]
+        found = [
+            f"at the end chunk {chunk} on rank {rank} was added up in another order than on "
+            "rank 0: the last bits may differ"
+            for rank in range(size)
+            for chunk in range(chunks)
+            if states[rank][chunk][1] != states[0][chunk][1]
+        ]
     return found

@@ -40,12 +40,25 @@ from ringside.lab.lockstep import Json
 from ringside.library import RingsideError
 
 MOST_RANKS, MOST_CHUNKS = 1024, 16384
-COLLECTIVES = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "all_to_all",
-               "reduce_scatter": "reduce_scatter", "reducescatter": "reduce_scatter"}
+COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "alltoall": "all_to_all",
+    "reduce_scatter": "reduce_scatter",
+    "reducescatter": "reduce_scatter",
+}
 # [type of a step] whether it receives, adds, sends
-KINDS = {"s": (False, False, True), "r": (True, False, False), "rcs": (True, False, True),
-         "rrc": (True, True, False), "rrcs": (True, True, True), "rrs": (True, True, True),
-         "cpy": (False, False, False), "re": (False, True, False), "nop": (False, False, False)}
+KINDS = {
+    "s": (False, False, True),
+    "r": (True, False, False),
+    "rcs": (True, False, True),
+    "rrc": (True, True, False),
+    "rrcs": (True, True, True),
+    "rrs": (True, True, True),
+    "cpy": (False, False, False),
+    "re": (False, True, False),
+    "nop": (False, False, False),
+}
 
 
 def fail(text: str) -> NoReturn:
@@ -148,9 +161,15 @@ def parse_xml(text: bytes) -> Element:
         if len(nested) > 16:
             fail(f"line {line}: more than 16 elements inside each other")
         numbered_by = "s" if kind == "step" else "id"
-        path = kind if above == "" else "{}{} {}".format(
-            "" if above == "algo" else above + ", ", kind,
-            attributes.get(numbered_by, f"without {numbered_by}"))
+        path = (
+            kind
+            if above == ""
+            else "{}{} {}".format(
+                "" if above == "algo" else above + ", ",
+                kind,
+                attributes.get(numbered_by, f"without {numbered_by}"),
+            )
+        )
         element = Element(kind, line, path, attributes)
         nested[-1].children.append(element)
         nested.append(element)
@@ -188,8 +207,10 @@ def add_step(step: Element, gpu: int, program: Program, block: Block) -> None:
         fail(f"{step.name}: expected step {number}")
     kind = step.text("type")
     if kind not in KINDS:
-        fail(f"{step.name}: type must be one of s, r, rcs, rrc, rrcs, rrs, cpy, re and nop, not "
-             f"'{kind}'")
+        fail(
+            f"{step.name}: type must be one of s, r, rcs, rrc, rrcs, rrs, cpy, re and nop, not "
+            f"'{kind}'"
+        )
     each = Instruction(step.name, discards=kind == "rrs")
     each.receives, each.adds, each.sends = KINDS[kind]
     block.steps.append(each)
@@ -208,8 +229,10 @@ def add_step(step: Element, gpu: int, program: Program, block: Block) -> None:
         fail(f"{step.name}: {kind} receives, but recv of its tb is -1")
     # The two readings of msccl-tools and of its interpreter then agree.
     if each.receives and each.adds and not program.is_same(gpu, each.source, each.target):
-        fail(f"{step.name}: src and dst of {kind} must be the same place, as what arrives is added "
-             "there")
+        fail(
+            f"{step.name}: src and dst of {kind} must be the same place, as what arrives is added "
+            "there"
+        )
     if each.sends and block.send_to < 0:
         fail(f"{step.name}: {kind} sends, but send of its tb is -1")
 
@@ -235,24 +258,34 @@ def check_links(program: Program) -> None:
     for gpu, blocks in enumerate(program.gpus):
         for block in blocks:
             for each in block.steps:
-                if each.after and (each.after[0] >= len(blocks)
-                                   or each.after[1] >= len(blocks[each.after[0]].steps)):
-                    fail(f"{each.where}: there is no step {each.after[1]} of tb {each.after[0]} to "
-                         "wait for")
-                for side, does, peer in ((0, each.sends, block.send_to),
-                                         (1, each.receives, block.receive_from)):
+                if each.after and (
+                    each.after[0] >= len(blocks)
+                    or each.after[1] >= len(blocks[each.after[0]].steps)
+                ):
+                    fail(
+                        f"{each.where}: there is no step {each.after[1]} of tb {each.after[0]} to "
+                        "wait for"
+                    )
+                for side, does, peer in (
+                    (0, each.sends, block.send_to),
+                    (1, each.receives, block.receive_from),
+                ):
                     if does:
                         link = (peer, gpu, block.channel) if side else (gpu, peer, block.channel)
                         counts.setdefault(link, [0, 0])[side] += 1
                         owner = owners.setdefault((link, side), block.name)
                         if owner != block.name:
                             verb = "receive from" if side else "send to"
-                            fail(f"{owner} and {block.name} both {verb} gpu {peer} on channel "
-                                 f"{block.channel}: only one may")
+                            fail(
+                                f"{owner} and {block.name} both {verb} gpu {peer} on channel "
+                                f"{block.channel}: only one may"
+                            )
     for (start, to, channel), (sends, receives) in sorted(counts.items()):
         if sends != receives:
-            fail(f"gpu {start} sends {sends} messages to gpu {to} on channel {channel}, which "
-                 f"expects {receives}")
+            fail(
+                f"gpu {start} sends {sends} messages to gpu {to} on channel {channel}, which "
+                f"expects {receives}"
+            )
 
 
 class Conversion:
@@ -267,8 +300,9 @@ class Conversion:
         self.arrivals = [[[-1] for _ in chunks] for _ in gpus]
         self.last_sent = [[0] * program.chunks for _ in gpus]
         # [gpu][chunk] whether something is in it: the output begins empty where i and o differ
-        self.readable = [[program.in_place and program.has_input(gpu, chunk) for chunk in chunks]
-                         for gpu in gpus]
+        self.readable = [
+            [program.in_place and program.has_input(gpu, chunk) for chunk in chunks] for gpu in gpus
+        ]
         # [gpu][chunk] what it is a copy of, if something arrived and nothing was added to it
         self.copy_of: List[List[Optional[Value]]] = [[None] * program.chunks for _ in gpus]
         self.scratch: List[Dict[int, Value]] = [{} for _ in gpus]
@@ -280,25 +314,39 @@ class Conversion:
 
     def run(self) -> List[Dict[str, Any]]:
         """The schedules as JSON. Raises RingsideError with the step that cannot be done."""
-        blocks = [(gpu, number) for gpu, own in enumerate(self.program.gpus)
-                  for number in range(len(own))]
+        blocks = [
+            (gpu, number) for gpu, own in enumerate(self.program.gpus) for number in range(len(own))
+        ]
         # First what needs no message, then a message of each block. Two GPUs that exchange chunks
         # both send first: only if nothing else is left to do is a chunk overwritten that is still
         # on the way; its own message takes the same step, or an earlier one.
-        while (any([self.execute(*block, NO_MESSAGE) for block in blocks])
-               or any([self.execute(*block, MESSAGE) for block in blocks])
-               or any(self.execute(*block, OVERWRITE) for block in blocks)):
+        while (
+            any([self.execute(*block, NO_MESSAGE) for block in blocks])
+            or any([self.execute(*block, MESSAGE) for block in blocks])
+            or any(self.execute(*block, OVERWRITE) for block in blocks)
+        ):
             pass
         for gpu, number in blocks:
             steps = self.program.gpus[gpu][number].steps
             if self.next[gpu][number] < len(steps):
-                fail(f"{steps[self.next[gpu][number]].where} never begins: its peer, or the step "
-                     "that it waits for, waits as well")
+                fail(
+                    f"{steps[self.next[gpu][number]].where} never begins: its peer, or the step "
+                    "that it waits for, waits as well"
+                )
         length = 1 + max((step for sends in self.sends for step in sends), default=-1)
-        return [{"chunks": self.program.chunks, "steps": [
-            {**({"send": sends[step]} if step in sends else {}),
-             **({"receive": receives[step]} if step in receives else {})}
-            for step in range(length)]} for sends, receives in zip(self.sends, self.receives)]
+        return [
+            {
+                "chunks": self.program.chunks,
+                "steps": [
+                    {
+                        **({"send": sends[step]} if step in sends else {}),
+                        **({"receive": receives[step]} if step in receives else {}),
+                    }
+                    for step in range(length)
+                ],
+            }
+            for sends, receives in zip(self.sends, self.receives)
+        ]
 
     def execute(self, gpu: int, number: int, may: int) -> bool:
         """The next step of a block. Returns whether it was possible by what it may do."""
@@ -340,8 +388,10 @@ class Conversion:
     def first_chunk(self, gpu: int, each: Instruction, place: Place) -> int:
         first = self.program.chunk_of(gpu, place)
         if first + each.count > self.program.chunks:
-            fail(f"{each.where}: {place[0]}[{place[1] + each.count - 1}] is outside of the buffer "
-                 f"of {self.program.chunks} chunks (nchunksperloop)")
+            fail(
+                f"{each.where}: {place[0]}[{place[1] + each.count - 1}] is outside of the buffer "
+                f"of {self.program.chunks} chunks (nchunksperloop)"
+            )
         return first
 
     def has_arrived(self, gpu: int, chunk: int) -> bool:
@@ -357,16 +407,24 @@ class Conversion:
                 fail(f"{each.where} reads s[{at}], which nothing has written")
             for i, value in enumerate(found):
                 start = found[0]._replace(chunk=found[0].chunk + i)
-                if value is None or value[:2] != start[:2] or (INPUT in (value[2], start[2])
-                                                               and value[2] != start[2]):
-                    fail(f"{each.where} reads s[{at}] and s[{at + i}], which do not come from one "
-                         "place: divide the step")
+                if (
+                    value is None
+                    or value[:2] != start[:2]
+                    or (INPUT in (value[2], start[2]) and value[2] != start[2])
+                ):
+                    fail(
+                        f"{each.where} reads s[{at}] and s[{at + i}], which do not come from one "
+                        "place: divide the step"
+                    )
             return found
         first = self.first_chunk(gpu, each, place)
         is_input = buffer == "i" and not self.program.in_place and not each.receives
         for i in range(each.count):
-            if not (self.program.has_input(gpu, first + i) if is_input
-                    else self.readable[gpu][first + i]):
+            if not (
+                self.program.has_input(gpu, first + i)
+                if is_input
+                else self.readable[gpu][first + i]
+            ):
                 fail(f"{each.where} reads {buffer}[{at + i}], which nothing has written")
         chunks = range(first, first + each.count)
         return [Value(gpu, c, INPUT) for c in chunks] if is_input else self.held(gpu, chunks)
@@ -387,19 +445,28 @@ class Conversion:
         first = self.first_chunk(gpu, each, each.target)
         chunks = range(first, first + each.count)
         # A copy changes nothing where our one buffer has it already: it begins as the input.
-        if each.receives or each.adds or not (
-                values == self.held(gpu, chunks) or (values[0] == Value(gpu, first, INPUT) and
-                                                     not any(self.has_arrived(gpu, c)
-                                                             for c in chunks))):
+        if (
+            each.receives
+            or each.adds
+            or not (
+                values == self.held(gpu, chunks)
+                or (
+                    values[0] == Value(gpu, first, INPUT)
+                    and not any(self.has_arrived(gpu, c) for c in chunks)
+                )
+            )
+        ):
             if buffer != "o" and not self.program.in_place and not each.discards:
-                fail(f"{each.where} writes to i, but the algorithm is not in place (inplace=\"1\")")
+                fail(f'{each.where} writes to i, but the algorithm is not in place (inplace="1")')
             for i, chunk in enumerate(chunks if each.adds else ()):
                 # Out of place o may be empty: then it is added to the input, if that is meant.
                 if not self.readable[gpu][chunk] and (
-                        not each.receives or each.source[0] != "i" or self.has_arrived(gpu, chunk)):
+                    not each.receives or each.source[0] != "i" or self.has_arrived(gpu, chunk)
+                ):
                     fail(f"{each.where} adds to {buffer}[{at + i}], which nothing has written")
             if may == NO_MESSAGE or (
-                    may == MESSAGE and any(self.awaited[gpu, chunk] for chunk in chunks)):
+                may == MESSAGE and any(self.awaited[gpu, chunk] for chunk in chunks)
+            ):
                 return False
             self.send(values, gpu, first, each)
         for chunk in chunks:
@@ -414,13 +481,18 @@ class Conversion:
             arrivals, here = self.arrivals[sender][value.chunk], self.arrivals[gpu][first + i]
             if version != INPUT:
                 least = max(least, arrivals[value.version] + 1)
-                most = min([most, *arrivals[value.version + 1:value.version + 2]])
+                most = min([most, *arrivals[value.version + 1 : value.version + 2]])
             least = max(least, here[-1] + 1, self.last_sent[gpu][first + i])
-        step = next(step for step in count(least) if step > most or (
-            step not in self.sends[sender] and step not in self.receives[gpu]))
+        step = next(
+            step
+            for step in count(least)
+            if step > most or (step not in self.sends[sender] and step not in self.receives[gpu])
+        )
         if step > most:
-            fail(f"{each.where} needs what gpu {sender} held in chunk {chunk} earlier: a schedule "
-                 f"has no scratch memory, and gpu {sender} no longer holds it")
+            fail(
+                f"{each.where} needs what gpu {sender} held in chunk {chunk} earlier: a schedule "
+                f"has no scratch memory, and gpu {sender} no longer holds it"
+            )
         for i, value in enumerate(values):
             if version != INPUT:
                 last = self.last_sent[sender]
@@ -430,8 +502,11 @@ class Conversion:
         where = {"first": first, "count": len(values)}
         other = {"input": chunk} if version == INPUT else {"held": chunk} if chunk != first else {}
         self.sends[sender][step] = {"to": gpu, **where, **other}
-        self.receives[gpu][step] = {"from": sender, **where,
-                                    "action": "add" if each.adds else "overwrite"}
+        self.receives[gpu][step] = {
+            "from": sender,
+            **where,
+            "action": "add" if each.adds else "overwrite",
+        }
 
     def park(self, values: List[Value], gpu: int, each: Instruction) -> List[Value]:
         """A GPU that forwards from s must hold what arrived there. A schedule has no memory for it
@@ -439,14 +514,26 @@ class Conversion:
         number, where it often belongs anyway."""
         size, number = each.count, (each.target if each.receives else each.source)[1]
         places = [values[0].chunk, *range(self.program.chunks - size + 1)]
-        place = next((at for at in places if self.copy_of[gpu][at:at + size] == values), None)
+        place = next((at for at in places if self.copy_of[gpu][at : at + size] == values), None)
         if place is None:
-            place = next((at for at in places if not any(
-                self.readable[gpu][chunk] or self.copy_of[gpu][chunk] or self.awaited[gpu, chunk]
-                for chunk in range(at, at + size))), None)
+            place = next(
+                (
+                    at
+                    for at in places
+                    if not any(
+                        self.readable[gpu][chunk]
+                        or self.copy_of[gpu][chunk]
+                        or self.awaited[gpu, chunk]
+                        for chunk in range(at, at + size)
+                    )
+                ),
+                None,
+            )
             if place is None:
-                fail(f"{each.where} forwards from s[{number}]: a schedule has no scratch memory, "
-                     f"and no chunks of gpu {gpu} are empty that could hold it")
+                fail(
+                    f"{each.where} forwards from s[{number}]: a schedule has no scratch memory, "
+                    f"and no chunks of gpu {gpu} are empty that could hold it"
+                )
             self.send(values, gpu, place, Instruction(each.where))
         kept = self.held(gpu, range(place, place + size))
         self.scratch[gpu].update(zip(count(number), kept))
@@ -461,8 +548,10 @@ def read_xml(text: bytes, name: str) -> Json:
         fail(f"line {algo.line}: expected <algo>, not <{algo.kind}>")
     collective = COLLECTIVES.get(algo.text("coll"))
     if collective is None:
-        fail(f"{algo.name}: coll must be allreduce, allgather, reducescatter or alltoall, not "
-             f"'{algo.text('coll')}'")
+        fail(
+            f"{algo.name}: coll must be allreduce, allgather, reducescatter or alltoall, not "
+            f"'{algo.text('coll')}'"
+        )
     in_place = "inplace" in algo.attributes and algo.number("inplace", 0, 1) == 1
     chunks = algo.number("nchunksperloop", 1, MOST_CHUNKS)
     gpus = algo.number("ngpus", 1, MOST_RANKS)
@@ -485,5 +574,9 @@ def read_xml(text: bytes, name: str) -> Json:
         program.gpus.append(blocks)
     if len(program.gpus) != gpus:
         fail(f"{algo.name}: ngpus is {gpus}, but there are {len(program.gpus)} elements <gpu>")
-    return {"collective": collective, "algorithm": algo.attributes.get("name", name), "ranks": gpus,
-            "schedules": Conversion(program).run()}
+    return {
+        "collective": collective,
+        "algorithm": algo.attributes.get("name", name),
+        "ranks": gpus,
+        "schedules": Conversion(program).run(),
+    }

@@ -34,7 +34,8 @@ def keeps_input(schedule: Json) -> bool:
     changed: set = set()
     for step in schedule["steps"]:
         if "input" in step.get("send", ()) and not changed.isdisjoint(
-                chunks_sent(step["send"], schedule["chunks"])):
+            chunks_sent(step["send"], schedule["chunks"])
+        ):
             return False
         if "receive" in step:
             changed.update(chunks_of(step["receive"], schedule["chunks"]))
@@ -105,8 +106,10 @@ def blocks_of(schedules: Sequence[Json], rank: int, in_place: bool, output: str)
         return next(i for i, each in enumerate(blocks) if each is block)
 
     for step in mine["steps"]:  # the nth block sends to the nth peer and receives
-        for side, peer in ((0, step.get("send", {}).get("to", rank)),
-                           (1, step.get("receive", {}).get("from", rank))):
+        for side, peer in (
+            (0, step.get("send", {}).get("to", rank)),
+            (1, step.get("receive", {}).get("from", rank)),
+        ):
             if peer != rank:
                 block_for(peer, side)
     if len(blocks) > MOST_BLOCKS:
@@ -121,25 +124,33 @@ def blocks_of(schedules: Sequence[Json], rank: int, in_place: bool, output: str)
         if send:
             buffer = "i" if "input" in send and not in_place else output
             kind = "s" if send["to"] != rank else "re" if adds else "cpy"
-            sends = [Line(kind, (buffer, taken), (output, named), length)
-                     for taken, named, length in pieces_of(send, chunks)]
+            sends = [
+                Line(kind, (buffer, taken), (output, named), length)
+                for taken, named, length in pieces_of(send, chunks)
+            ]
         if receive and receive["from"] != rank:  # in pieces as the sender cuts it
             sent = schedules[receive["from"]]["steps"][number]["send"]
-            receives = [Line("rrc" if adds else "r", (output, named), (output, named), length)
-                        for _, named, length in pieces_of(sent, chunks)]
+            receives = [
+                Line("rrc" if adds else "r", (output, named), (output, named), length)
+                for _, named, length in pieces_of(sent, chunks)
+            ]
         # In turn, so that neither end of a connection holds up the other.
         for i in range(max(len(sends), len(receives))):
             if i < len(sends):
                 if any(overlap(sends[i], each) for each in receives[:i]):
-                    fail(f"step {number + 1} of rank {rank} sends in pieces what it also receives: "
-                         "a file of MSCCL would need scratch memory")
+                    fail(
+                        f"step {number + 1} of rank {rank} sends in pieces what it also receives: "
+                        "a file of MSCCL would need scratch memory"
+                    )
                 add(blocks[0] if send["to"] == rank else block_for(send["to"], 0), sends[i])
             if i < len(receives):
                 add(block_for(receive["from"], 1), receives[i])
     for block in blocks:
         if len(block.lines) >= MOST_STEPS:
-            fail(f"a block of rank {rank} has {len(block.lines)} steps: MSCCL takes up to "
-                 f"{MOST_STEPS - 1}")
+            fail(
+                f"a block of rank {rank} has {len(block.lines)} steps: MSCCL takes up to "
+                f"{MOST_STEPS - 1}"
+            )
     return [block for block in blocks if block.lines]  # a rank alone may have nothing to do
 
 
@@ -151,23 +162,50 @@ def write_xml(algorithm: Json, name: str) -> str:
     ranks, chunks = len(schedules), schedules[0]["chunks"]
     in_place = collective != "all_to_all" and all(map(keeps_input, schedules))
     if collective == "reduce_scatter" and not in_place:
-        fail("this reduce_scatter sends input that it has added to before: a file of MSCCL would "
-             "need scratch memory")
+        fail(
+            "this reduce_scatter sends input that it has added to before: a file of MSCCL would "
+            "need scratch memory"
+        )
     gathers, scatters = collective == "all_gather", collective == "reduce_scatter"
     coll = next(key for key, value in COLLECTIVES.items() if value == collective)
-    algo = element(None, "algo", name=name, proto="Simple", nchannels=1, nchunksperloop=chunks,
-                   ngpus=ranks, coll=coll, inplace=int(in_place))
+    algo = element(
+        None,
+        "algo",
+        name=name,
+        proto="Simple",
+        nchannels=1,
+        nchunksperloop=chunks,
+        ngpus=ranks,
+        coll=coll,
+        inplace=int(in_place),
+    )
     for rank in range(ranks):
-        gpu = element(algo, "gpu", id=rank, i_chunks=chunks // ranks if gathers else chunks,
-                      o_chunks=chunks // ranks if scatters else chunks, s_chunks=0)
+        gpu = element(
+            algo,
+            "gpu",
+            id=rank,
+            i_chunks=chunks // ranks if gathers else chunks,
+            o_chunks=chunks // ranks if scatters else chunks,
+            s_chunks=0,
+        )
         output = "i" if in_place and not gathers else "o"
         for index, block in enumerate(blocks_of(schedules, rank, in_place, output)):
             tb = element(gpu, "tb", id=index, send=block.peers[0], recv=block.peers[1], chan=0)
             for number, line in enumerate(block.lines):
-                element(tb, "step", s=number, type=line.type, srcbuf=line.source[0],
-                        srcoff=line.source[1], dstbuf=line.target[0], dstoff=line.target[1],
-                        cnt=line.count, depid=line.after[0], deps=line.after[1],
-                        hasdep=int(line.is_awaited))
+                element(
+                    tb,
+                    "step",
+                    s=number,
+                    type=line.type,
+                    srcbuf=line.source[0],
+                    srcoff=line.source[1],
+                    dstbuf=line.target[0],
+                    dstoff=line.target[1],
+                    cnt=line.count,
+                    depid=line.after[0],
+                    deps=line.after[1],
+                    hasdep=int(line.is_awaited),
+                )
     ET.indent(algo)
     return ET.tostring(algo, encoding="unicode") + "\n"
 

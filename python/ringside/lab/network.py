@@ -43,17 +43,20 @@ def network_named(name: str, size: Optional[int] = None) -> Network:
     "dgx1": the 8 GPUs of a DGX-1, with six NVLinks each; or a file FILE.json."""
     nodes = range(size or 4)
     last = len(nodes) - 1
-    shapes = {"ring": [(node, (node + 1) % len(nodes)) for node in nodes],
-              "line": [(node, node + 1) for node in nodes[:-1]],
-              "star": [(0, node) for node in nodes[1:]],
-              "full": [(a, b) for a in nodes for b in range(a + 1, last + 1)]}
+    shapes = {
+        "ring": [(node, (node + 1) % len(nodes)) for node in nodes],
+        "line": [(node, node + 1) for node in nodes[:-1]],
+        "star": [(0, node) for node in nodes[1:]],
+        "full": [(a, b) for a in nodes for b in range(a + 1, last + 1)],
+    }
     if name in shapes:
         network = Network(name, len(nodes), both_ways(shapes[name]))
     else:
         network = dgx1() if name == "dgx1" else network_of_file(name)
     if size not in (None, network.size):
-        raise RingsideError(f"the network {name} has {network.size} nodes, not {size}: leave out "
-                            "-n")
+        raise RingsideError(
+            f"the network {name} has {network.size} nodes, not {size}: leave out -n"
+        )
     if not 2 <= network.size <= 64:
         raise RingsideError(f"a network has 2 to 64 nodes, not {network.size}")
     return network
@@ -65,23 +68,32 @@ def network_of_file(file: str) -> Network:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        raise RingsideError(f"there is no network '{file}': choose ring, line, star, full, dgx1 or "
-                            "a JSON file") from None
+        raise RingsideError(
+            f"there is no network '{file}': choose ring, line, star, full, dgx1 or a JSON file"
+        ) from None
     links: Dict[Link, int] = {}
     try:
         told = json.loads(text)
-        if not isinstance(told, dict) or not is_integer(told.get("ranks")) or \
-                not isinstance(told.get("links"), list):
+        if (
+            not isinstance(told, dict)
+            or not is_integer(told.get("ranks"))
+            or not isinstance(told.get("links"), list)
+        ):
             raise ValueError('expected {"ranks": N, "links": [[from, to], [from, to, width], ...]}')
         size = told["ranks"]
         for link in told["links"]:
-            if not isinstance(link, list) or len(link) not in (2, 3) or \
-                    not all(map(is_integer, link)):
+            if (
+                not isinstance(link, list)
+                or len(link) not in (2, 3)
+                or not all(map(is_integer, link))
+            ):
                 raise ValueError(f"a link is [from, to] or [from, to, width], not {dumped(link)}")
             a, b, width = (*link, 1)[:3]
             if not (0 <= a < size and 0 <= b < size and a != b and width >= 1):
-                raise ValueError(f"the link {dumped(link)} needs two nodes of 0 to {size - 1} and "
-                                 "a width of at least 1")
+                raise ValueError(
+                    f"the link {dumped(link)} needs two nodes of 0 to {size - 1} and "
+                    "a width of at least 1"
+                )
             links[a, b] = links.get((a, b), 0) + width
     except (ValueError, RecursionError) as error:
         raise RingsideError(f"the network {file} cannot be used: {error}") from None

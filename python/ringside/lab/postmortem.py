@@ -15,7 +15,7 @@ from ringside.program import find_program
 
 
 def enumerate_ranks(ranks: List[int]) -> str:
-    """"rank 3", "ranks 0, 1 and 3"."""
+    """ "rank 3", "ranks 0, 1 and 3"."""
     texts = [str(rank) for rank in sorted(ranks)]
     if len(texts) == 1:
         return f"rank {texts[0]}"
@@ -23,7 +23,7 @@ def enumerate_ranks(ranks: List[int]) -> str:
 
 
 def numbers_in_words(numbers: List[int]) -> str:
-    """"call #7", "calls #7 to #9"."""
+    """ "call #7", "calls #7 to #9"."""
     first, last = min(numbers), max(numbers)
     return f"call #{first}" if first == last else f"calls #{first} to #{last}"
 
@@ -44,9 +44,12 @@ def lines_of_group(flights: List[Flight]) -> List[str]:
         else:
             last = flight.calls[-1]
             text += (f"made {numbers_in_words(own)}; " if own else "") + (
-                f"{'ended' if last.ended else 'is in'} #{last.number}, {last}")
+                f"{'ended' if last.ended else 'is in'} #{last.number}, {last}"
+            )
             if last.collective == "send":
-                text += " from rank {} to rank {}".format(*map(flight.in_job, (last.root, last.peer)))
+                text += " from rank {} to rank {}".format(
+                    *map(flight.in_job, (last.root, last.peer))
+                )
         lacks = [number for number in made if number > max(own, default=0)]
         if lacks:
             others = {rank for number in lacks for rank in made[number]}
@@ -87,8 +90,9 @@ def run(args: argparse.Namespace) -> None:
     left_out = left_out_in_words(folder.left_out)
     try:
         sys.stdout.flush()
-        done = subprocess.run([find_program(), "postmortem", "/dev/stdin"],
-                              input=as_json(folder.flights), text=True)
+        done = subprocess.run(
+            [find_program(), "postmortem", "/dev/stdin"], input=as_json(folder.flights), text=True
+        )
     except (RingsideError, OSError) as error:
         print(f"{what_was_read(folder)}{left_out}\nThe verdict needs the program ringside: {error}")
         return
@@ -98,7 +102,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    "postmortem", "Read the flight records of a failed job: which rank stopped where", run,
+    "postmortem",
+    "Read the flight records of a failed job: which rank stopped where",
+    run,
     [Option("DIR", "The folder with the flight records, or a JSON file of them", required=True)],
     notes="""\
 It reads what PyTorch's recorder wrote, of NCCL and gloo: the folder with
@@ -106,4 +112,5 @@ nccl_trace_rank_0, nccl_trace_rank_1 and so on, pickles or JSON, compressed by
 gzip or not. A name may begin as it likes, and ends in the rank's number. The
 program `ringside` gives the verdict; where it is not built, you see what each
 rank called, and which calls it lacks.
-""")
+""",
+)

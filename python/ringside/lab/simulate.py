@@ -5,24 +5,41 @@ import argparse
 import re
 from typing import Any, Dict, List, TextIO, Tuple
 
-from ringside.command_line import (JSON_OPTION, Command, Flag, Option, UsageError, in_range, number,
-                                   text_beside, whole_number)
+from ringside.command_line import (
+    JSON_OPTION,
+    Command,
+    Flag,
+    Option,
+    UsageError,
+    in_range,
+    number,
+    text_beside,
+    whole_number,
+)
 from ringside.lab.account_text import sources_text
 from ringside.lab.numbers import parse_bytes
 from ringside.lab.plan_options import PLAN_OPTIONS, machine_from, plan_from
-from ringside.lab.report import (Report, text_of, write_json_file, write_report,
-                                 write_text_file)
-from ringside.lab.simulation_report import (collective_figure, collective_json, collective_table,
-                                            comparison, comparison_json, simulation_json,
-                                            simulation_report)
+from ringside.lab.report import Report, text_of, write_json_file, write_report, write_text_file
+from ringside.lab.simulation_report import (
+    collective_figure,
+    collective_json,
+    collective_table,
+    comparison,
+    comparison_json,
+    simulation_json,
+    simulation_report,
+)
 from ringside.lab.step_pictures import lanes_figure, simulated_traces, svg_of_pipeline
-from ringside.planning.collective_time import (CLOSED_FORMS, MOST_RANKS_WALKED, algorithms_on,
-                                               collective_times)
+from ringside.planning.collective_time import (
+    CLOSED_FORMS,
+    MOST_RANKS_WALKED,
+    algorithms_on,
+    collective_times,
+)
 from ringside.planning.json_fields import require
 from ringside.planning.machine import find_machine
 from ringside.planning.model import find_model
-from ringside.planning.recorded_step import (chrome_trace, read_traces, stages_of_trace,
-                                             step_parts)
+from ringside.planning.recorded_step import chrome_trace, read_traces, stages_of_trace, step_parts
 from ringside.planning.simulation import simulate
 from ringside.planning.stragglers import Stragglers
 
@@ -70,15 +87,16 @@ Examples:
 
 
 def slow_rank(text: str) -> Tuple[int, float]:
-    """"5=1.3": rank 5 takes 1.3 times as long for every computation."""
+    """ "5=1.3": rank 5 takes 1.3 times as long for every computation."""
     found = re.fullmatch(r"(-?\d+)=([\d.eE+-]+)", text, re.ASCII)
     try:
         rank, factor = (int(found[1]), float(found[2])) if found else (0, 0.0)
     except ValueError:
         factor = 0.0
     if not factor >= 1:
-        raise UsageError(f"--slow {text}: a rank and a factor of at least 1 are expected, as in "
-                         "--slow 5=1.3")
+        raise UsageError(
+            f"--slow {text}: a rank and a factor of at least 1 are expected, as in --slow 5=1.3"
+        )
     return rank, factor
 
 
@@ -92,8 +110,11 @@ def simulate_plan(args: argparse.Namespace, out: TextIO) -> None:
     text = text_of(report)
     if args.against:
         recorded = read_traces(args.against)
-        require(len(recorded) == plan.mesh.ranks(), f"{args.against} has traces of {len(recorded)} "
-                f"ranks, but the mesh has {plan.mesh.ranks()}: name the mesh of that run")
+        require(
+            len(recorded) == plan.mesh.ranks(),
+            f"{args.against} has traces of {len(recorded)} "
+            f"ranks, but the mesh has {plan.mesh.ranks()}: name the mesh of that run",
+        )
         table = comparison(step_parts(simulated_traces(simulation)), step_parts(recorded))
         text += f"\nPredicted beside measured: a rank's mean, ms\n{table.text()}"
         figures["against"] = comparison_json(table)
@@ -114,8 +135,10 @@ def simulate_plan(args: argparse.Namespace, out: TextIO) -> None:
 
 def simulate_collective(args: argparse.Namespace, out: TextIO) -> None:
     if args.collective not in CLOSED_FORMS:
-        raise UsageError(f"there is no simulation of '{args.collective}': choose one of "
-                         f"{', '.join(CLOSED_FORMS)}")
+        raise UsageError(
+            f"there is no simulation of '{args.collective}': choose one of "
+            f"{', '.join(CLOSED_FORMS)}"
+        )
     machine = find_machine(args.topology)
     report = Report(f"{args.collective} on {machine.name}", [("machine", sources_text(machine))])
     rows: List[Dict[str, Any]] = []
@@ -125,8 +148,14 @@ def simulate_collective(args: argparse.Namespace, out: TextIO) -> None:
         sizes = [parse_bytes(text) for text in args.bytes]
         for text, size in zip(args.bytes, sizes):
             require(size > 0, f"--bytes {text}: at least one byte is needed")
-        times = list(zip(*(collective_times(args.collective, algorithm, ranks, sizes, machine)
-                           for algorithm in algorithms)))
+        times = list(
+            zip(
+                *(
+                    collective_times(args.collective, algorithm, ranks, sizes, machine)
+                    for algorithm in algorithms
+                )
+            )
+        )
         texts.append(collective_table(times, machine))
         rows += collective_json(times, machine)
         report.figures.append(collective_figure(times, machine))
@@ -138,46 +167,82 @@ def simulate_collective(args: argparse.Namespace, out: TextIO) -> None:
 
 def run(args: argparse.Namespace) -> None:
     if args.congestion:
-        raise UsageError("transfers that share links are simulated no more: leave out "
-                         "--congestion; each message and collective has its links to itself")
+        raise UsageError(
+            "transfers that share links are simulated no more: leave out "
+            "--congestion; each message and collective has its links to itself"
+        )
     if args.collective and args.model:
         raise UsageError("give either a collective or --model, not both")
     if not args.collective and not args.model:
-        raise UsageError("what is to be simulated? Give --model and --mesh for a step, or "
-                         "all_reduce")
+        raise UsageError(
+            "what is to be simulated? Give --model and --mesh for a step, or all_reduce"
+        )
     out = text_beside("-" if args.json == "/dev/stdout" else args.json)
     (simulate_collective if args.collective else simulate_plan)(args, out)
 
 
 COMMAND = Command(
-    "simulate", "Predict the time of a step, or of a collective, on a machine that is not here",
-    run, [
+    "simulate",
+    "Predict the time of a step, or of a collective, on a machine that is not here",
+    run,
+    [
         Option("collective NAME", f"{', '.join(CLOSED_FORMS)}; or else give --model", default=""),
-        Option("--topology MACHINE", "Device and network: a name or a JSON file [h100]",
-               default="h100"),
+        Option(
+            "--topology MACHINE", "Device and network: a name or a JSON file [h100]", default="h100"
+        ),
         *PLAN_OPTIONS,
-        Option("--slow RANK=FACTOR,...", "Slow ranks: 5=1.3 lets rank 5 take 1.3 times as long for "
-               "each computation", default=[]),
-        Option("--jitter SHARE", "Each computation of a rank takes up to this share longer, at "
-               "random [0]", in_range(0.0, 10.0, number), default=0.0),
+        Option(
+            "--slow RANK=FACTOR,...",
+            "Slow ranks: 5=1.3 lets rank 5 take 1.3 times as long for each computation",
+            default=[],
+        ),
+        Option(
+            "--jitter SHARE",
+            "Each computation of a rank takes up to this share longer, at random [0]",
+            in_range(0.0, 10.0, number),
+            default=0.0,
+        ),
         Option("--seed N", "Seed of --jitter [0]", whole_number, default=0),
         Flag("--congestion", ""),
         Flag("--every-rank", "Simulate every replica, also those that do the same as another"),
         Option("--svg FILE", "Draw the lanes of a step into this file", default=""),
-        Option("--trace FILE", "Write the step as a trace for ui.perfetto.dev or chrome://tracing",
-               default=""),
-        Option("--measured FILE", "Take how long each stage computes from a trace of `ringside "
-               "train --trace`, not from formulas", default=""),
-        Option("--against FILE", "A trace of `ringside train --trace`: predicted beside measured",
-               default=""),
-        Option("-n,--ranks N,...", "Of a collective: numbers of ranks, at least 2 [8]",
-               in_range(2, 1e6), default=[8]),
-        Option("--algorithm NAME,...", "Of a collective: algorithms, or files of some; beyond "
-               f"{MOST_RANKS_WALKED} ranks only those of the default [those with a closed form: of "
-               f"all_reduce {','.join(CLOSED_FORMS['all_reduce'])}, double_tree over several "
-               "servers, and in_network where switches add up; hierarchical by name]", default=[]),
-        Option("--bytes SIZE,...", "Of a collective: sizes of the buffer [1KB to 1GB]",
-               default=SIZES.split(",")),
+        Option(
+            "--trace FILE",
+            "Write the step as a trace for ui.perfetto.dev or chrome://tracing",
+            default="",
+        ),
+        Option(
+            "--measured FILE",
+            "Take how long each stage computes from a trace of `ringside "
+            "train --trace`, not from formulas",
+            default="",
+        ),
+        Option(
+            "--against FILE",
+            "A trace of `ringside train --trace`: predicted beside measured",
+            default="",
+        ),
+        Option(
+            "-n,--ranks N,...",
+            "Of a collective: numbers of ranks, at least 2 [8]",
+            in_range(2, 1e6),
+            default=[8],
+        ),
+        Option(
+            "--algorithm NAME,...",
+            "Of a collective: algorithms, or files of some; beyond "
+            f"{MOST_RANKS_WALKED} ranks only those of the default [those with a closed form: of "
+            f"all_reduce {','.join(CLOSED_FORMS['all_reduce'])}, double_tree over several "
+            "servers, and in_network where switches add up; hierarchical by name]",
+            default=[],
+        ),
+        Option(
+            "--bytes SIZE,...",
+            "Of a collective: sizes of the buffer [1KB to 1GB]",
+            default=SIZES.split(","),
+        ),
         JSON_OPTION,
         Option("--html FILE", "Write a page with pictures to this file", default=""),
-    ], notes=NOTES)
+    ],
+    notes=NOTES,
+)

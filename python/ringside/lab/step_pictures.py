@@ -5,8 +5,14 @@ from typing import List
 from ringside.lab.pictures import lanes_file
 from ringside.lab.report import Figure, Lane, Mark
 from ringside.lab.tracks import tracks_figure
-from ringside.planning.pipeline import (COMPUTATIONS, RECEIVES, REDUCE, SENDS, message_of,
-                                        other_stage)
+from ringside.planning.pipeline import (
+    COMPUTATIONS,
+    RECEIVES,
+    REDUCE,
+    SENDS,
+    message_of,
+    other_stage,
+)
 from ringside.planning.recorded_step import RankTrace, Span
 from ringside.planning.simulation import Simulation
 
@@ -40,8 +46,14 @@ def trace_of(s: Simulation, replica: int, rank: int) -> RankTrace:
             continue
         if action.kind in SENDS:
             what = "activations" if action.kind == "SEND_F" else "gradients"
-            add("call", "send", f"{what} of micro-batch {action.micro_batch} to stage "
-                f"{other_stage(action)}", start, end, int(s.load.message_bytes))
+            add(
+                "call",
+                "send",
+                f"{what} of micro-batch {action.micro_batch} to stage {other_stage(action)}",
+                start,
+                end,
+                int(s.load.message_bytes),
+            )
         elif action.kind == REDUCE:
             add("call", "reduce gradients", f"stage {action.stage}", start, end)
         else:
@@ -66,18 +78,27 @@ def trace_of(s: Simulation, replica: int, rank: int) -> RankTrace:
 
 # The tracks of ranks, for a page.
 
+
 def lanes_figure(s: Simulation) -> Figure:
     """What the ranks do over time: of many ranks the first, the middle and the last, because a page
     with more lanes is not read."""
     every, most = simulated_traces(s), 8
-    shown = every if len(every) <= most else [
-        every[i * (len(every) - 1) // (most - 1)] for i in range(most)]
+    shown = (
+        every
+        if len(every) <= most
+        else [every[i * (len(every) - 1) // (most - 1)] for i in range(most)]
+    )
     return tracks_figure(
-        "What the ranks do in a step", shown, (0.0, s.step), f"{len(shown)} of {len(every)} "
-        "pipeline ranks of one replica. Communication within a computation is drawn at its end. ")
+        "What the ranks do in a step",
+        shown,
+        (0.0, s.step),
+        f"{len(shown)} of {len(every)} "
+        "pipeline ranks of one replica. Communication within a computation is drawn at its end. ",
+    )
 
 
 # The pipeline of the same replica, in a file.
+
 
 def svg_of_pipeline(s: Simulation, title: str) -> str:
     """The micro-batch of each computation is in its box. Forward is blue, backward or I orange, W
@@ -93,8 +114,9 @@ def svg_of_pipeline(s: Simulation, title: str) -> str:
             start, end = timeline.starts[rank][i][replica], timeline.ends[rank][i][replica]
             style = {"F": "forward", "W": "weight"}.get(action.kind, "backward")
             pale = " second" if stages.index(action.stage) % 2 else ""
-            lane.marks.append(Mark(style + pale, action.text(), start, end,
-                                   str(action.micro_batch)))
+            lane.marks.append(
+                Mark(style + pale, action.text(), start, end, str(action.micro_batch))
+            )
             if end > start:
                 shortest = min(shortest, end - start)
         lanes.append(lane)

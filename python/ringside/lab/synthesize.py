@@ -25,9 +25,20 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Sequence, Tuple
 
-from ringside.command_line import (Command, Exit, Option, UsageError, above_zero, at_least_one,
-                                   counted, did_you_mean, in_range, text_beside, whole_number,
-                                   write_text)
+from ringside.command_line import (
+    Command,
+    Exit,
+    Option,
+    UsageError,
+    above_zero,
+    at_least_one,
+    counted,
+    did_you_mean,
+    in_range,
+    text_beside,
+    whole_number,
+    write_text,
+)
 from ringside.lab.lockstep import COLLECTIVES, Json, Message, faults_of, pack_messages
 from ringside.lab.network import Network, network_named
 from ringside.library import RingsideError
@@ -76,7 +87,8 @@ def journeys_of(question: Question, size: int) -> List[Journey]:
         "all_gather": [(block, everywhere) for block in range(size)],
         "broadcast": [(root, everywhere)],
         "gather": [(block, frozenset([root])) for block in range(size)],
-        "scatter": [(root, frozenset([block])) for block in range(size)]}
+        "scatter": [(root, frozenset([block])) for block in range(size)],
+    }
     moves = BACKWARDS.get(question.collective, question.collective)
     return [each for each in journeys[moves] for _ in range(question.chunks)]
 
@@ -87,7 +99,8 @@ def import_z3() -> Any:
     except ImportError:
         raise RingsideError(
             f"`ringside synthesize` needs the Python package z3, which {sys.executable} does not "
-            "have: install it (pip install z3-solver, or apt-get install python3-z3)") from None
+            "have: install it (pip install z3-solver, or apt-get install python3-z3)"
+        ) from None
     return z3
 
 
@@ -98,8 +111,10 @@ def count_arrivals(network: Network, journeys: Sequence[Journey], rounds: int) -
         needed = sum(source != node and node in goals for source, goals in journeys)
         width = sum(width for link, width in network.links.items() if link[1] == node)
         if needed > width * rounds:
-            raise NoAlgorithm(f"Counting proves it: rank {node} must receive {needed} chunks, and "
-                              f"its links carry {width * rounds}")
+            raise NoAlgorithm(
+                f"Counting proves it: rank {node} must receive {needed} chunks, and "
+                f"its links carry {width * rounds}"
+            )
 
 
 def solve(network: Network, journeys: Sequence[Journey], question: Question) -> List[Hop]:
@@ -141,13 +156,16 @@ def solve(network: Network, journeys: Sequence[Journey], question: Question) -> 
     return sorted(taken, key=lambda hop: (hop.step, hop.chunk, hop.receiver))
 
 
-def limit_width(z3: Any, solver: Any, network: Network, hops: Dict[Hop, Any],
-                question: Question) -> None:
+def limit_width(
+    z3: Any, solver: Any, network: Network, hops: Dict[Hop, Any], question: Question
+) -> None:
     """In each step a link carries at most its width times the rounds of the step."""
     extra = question.rounds - question.steps
     # [step - 1][k] whether the step has at least k + 2 rounds.
-    more = [[z3.Bool(f"r{step}_{k}", solver.ctx) for k in range(extra)]
-            for step in range(question.steps)]
+    more = [
+        [z3.Bool(f"r{step}_{k}", solver.ctx) for k in range(extra)]
+        for step in range(question.steps)
+    ]
     for rounds in more:
         solver.add([z3.Implies(b, a) for a, b in zip(rounds, rounds[1:])])
     if extra:
@@ -164,17 +182,28 @@ def limit_width(z3: Any, solver: Any, network: Network, hops: Dict[Hop, Any],
 
 
 def backwards(hops: Sequence[Hop], steps: int) -> List[Hop]:
-    turned = [Hop(steps + 1 - step, chunk, receiver, sender)
-              for step, chunk, sender, receiver in hops]
+    turned = [
+        Hop(steps + 1 - step, chunk, receiver, sender) for step, chunk, sender, receiver in hops
+    ]
     return sorted(turned, key=lambda hop: hop.step)
 
 
 def rounds_of(hops: Sequence[Hop], network: Network, steps: int) -> List[int]:
     """How many rounds each step takes."""
     carried = Counter((hop.step, hop.sender, hop.receiver) for hop in hops)
-    return [max([1, *(-(-count // network.links[sender, receiver])
-                      for (at, sender, receiver), count in carried.items() if at == step)])
-            for step in range(1, steps + 1)]
+    return [
+        max(
+            [
+                1,
+                *(
+                    -(-count // network.links[sender, receiver])
+                    for (at, sender, receiver), count in carried.items()
+                    if at == step
+                ),
+            ]
+        )
+        for step in range(1, steps + 1)
+    ]
 
 
 def messages_of(hops: Sequence[Hop], action: str) -> List[Message]:
@@ -196,13 +225,15 @@ def check_question(question: Question, network: Network) -> None:
     if not question.rounds >= question.steps:
         raise RingsideError(
             "expected at least 1 chunk and 1 step, and as many rounds as steps: "
-            f"{question.chunks} chunks, {question.steps} steps, {question.rounds} rounds")
+            f"{question.chunks} chunks, {question.steps} steps, {question.rounds} rounds"
+        )
     if not 0 <= question.root < network.size:
         raise RingsideError(f"the root must be one of 0 to {network.size - 1}")
     if question.collective == "all_reduce" and (question.steps % 2 or question.rounds % 2):
         raise RingsideError(
             "an all_reduce is a reduce_scatter and an all_gather: expected an even number of steps "
-            f"and of rounds, not {question.steps} and {question.rounds}")
+            f"and of rounds, not {question.steps} and {question.rounds}"
+        )
 
 
 def synthesize(question: Question, network: Network) -> Tuple[Json, List[int]]:
@@ -224,11 +255,15 @@ def synthesize(question: Question, network: Network) -> Tuple[Json, List[int]]:
             hops = solve(network, journeys, part)
         rounds += rounds_of(hops, network, part.steps)
         messages += messages_of(hops, action)
-    algorithm = {"collective": question.collective,
-                 "root": question.root if about.has_root else None, "network": network.name,
-                 "chunks_per_block": question.chunks, "steps": question.steps,
-                 "rounds": question.rounds,
-                 "schedules": pack_messages(network.size, len(journeys), messages)}
+    algorithm = {
+        "collective": question.collective,
+        "root": question.root if about.has_root else None,
+        "network": network.name,
+        "chunks_per_block": question.chunks,
+        "steps": question.steps,
+        "rounds": question.rounds,
+        "schedules": pack_messages(network.size, len(journeys), messages),
+    }
     for fault in faults_of(algorithm):
         raise RingsideError(f"what Z3 found is wrong: {fault}")
     return algorithm, rounds
@@ -237,21 +272,31 @@ def synthesize(question: Question, network: Network) -> Tuple[Json, List[int]]:
 def in_words(question: Question, network: Network) -> str:
     """ "all_gather with 1 chunk for each rank, 2 steps and 2 rounds on dgx1 (8 ranks)" """
     of = "of the buffer" if question.collective in ("broadcast", "reduce") else "for each rank"
-    return (f"{question.collective} with {counted(question.chunks, 'chunk')} {of}, "
-            f"{counted(question.steps, 'step')} and {counted(question.rounds, 'round')} on "
-            f"{network.name} ({counted(network.size, 'rank')})")
+    return (
+        f"{question.collective} with {counted(question.chunks, 'chunk')} {of}, "
+        f"{counted(question.steps, 'step')} and {counted(question.rounds, 'round')} on "
+        f"{network.name} ({counted(network.size, 'rank')})"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     if args.collective not in CHOICES:
-        raise RingsideError(f"there is no synthesis of {args.collective}"
-                            f"{did_you_mean(args.collective, CHOICES)}: choose "
-                            f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+        raise RingsideError(
+            f"there is no synthesis of {args.collective}"
+            f"{did_you_mean(args.collective, CHOICES)}: choose "
+            f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}"
+        )
     about = COLLECTIVES[args.collective]
     if args.root != 0 and not about.has_root:
         raise UsageError(f"{args.collective} has no root: leave out --root")
-    question = Question(args.collective, args.root, args.chunks, args.steps,
-                        args.rounds or args.steps, args.time_limit)
+    question = Question(
+        args.collective,
+        args.root,
+        args.chunks,
+        args.steps,
+        args.rounds or args.steps,
+        args.time_limit,
+    )
     network = network_named(args.topology, args.ranks)
     asked, out, start = in_words(question, network), text_beside(args.json), time.monotonic()
     try:
@@ -259,15 +304,19 @@ def run(args: argparse.Namespace) -> None:
     except OutOfTime:
         raise RingsideError(
             f"Z3 has no answer after {args.time_limit:g} s, so nobody knows whether there is this "
-            f"algorithm: {asked}; give it more --time-limit") from None
+            f"algorithm: {asked}; give it more --time-limit"
+        ) from None
     except NoAlgorithm as why:
         print(f"There is no {asked}.\n{why} ({time.monotonic() - start:.1f} s).", file=out)
         raise Exit(1) from None
     schedule = algorithm["schedules"][0]
-    print(f"Found: {asked}.\nZ3 took {time.monotonic() - start:.1f} s. Rounds of each step: "
-          f"{', '.join(map(str, rounds))}.\nAs a schedule, where a rank sends and receives one "
-          f"message at a time: {counted(schedule['chunks'], 'chunk')} in "
-          f"{counted(len(schedule['steps']), 'step')}.\nProved: {about.promise}.", file=out)
+    print(
+        f"Found: {asked}.\nZ3 took {time.monotonic() - start:.1f} s. Rounds of each step: "
+        f"{', '.join(map(str, rounds))}.\nAs a schedule, where a rank sends and receives one "
+        f"message at a time: {counted(schedule['chunks'], 'chunk')} in "
+        f"{counted(len(schedule['steps']), 'step')}.\nProved: {about.promise}.",
+        file=out,
+    )
     if args.json:
         write_text(args.json, json.dumps(algorithm, indent=2) + "\n")
 
@@ -292,21 +341,48 @@ Examples:
 """
 
 COMMAND = Command(
-    "synthesize", "Let a solver find an algorithm for a network, or prove that there is none", run,
-    [Option("collective NAME", "all_gather, broadcast, gather, scatter, reduce_scatter, reduce or "
-            "all_reduce", required=True),
-     Option("-n,--ranks N", "Number of ranks, 2 to 64 [4, or those of the network]",
-            in_range(2, 64)),
-     Option("--topology NETWORK", "ring (both ways), line, star (around rank 0), full, dgx1, or a "
-            "file FILE.json [ring]", default="ring"),
-     Option("--steps S", "Steps, one after the other", at_least_one("step"), required=True),
-     Option("--rounds R", "Rounds in all steps together: in each, a link carries as many chunks as "
-            "it is wide [S]", at_least_one("round")),
-     Option("--chunks C", "Chunks of each rank's block; of a broadcast and a reduce, of the buffer "
-            "[1]", at_least_one("chunk"), default=1),
-     Option("--root RANK", "The root of a broadcast, reduce, gather or scatter [0]", whole_number,
-            default=0),
-     Option("--time-limit SECONDS", "Give up after so long [300]", above_zero, default=300.0),
-     Option("--json FILE", "Write the algorithm to this file, which --algorithm of step, prove and "
-            "bench reads; - writes it to standard output")],
-    NOTES)
+    "synthesize",
+    "Let a solver find an algorithm for a network, or prove that there is none",
+    run,
+    [
+        Option(
+            "collective NAME",
+            "all_gather, broadcast, gather, scatter, reduce_scatter, reduce or all_reduce",
+            required=True,
+        ),
+        Option(
+            "-n,--ranks N", "Number of ranks, 2 to 64 [4, or those of the network]", in_range(2, 64)
+        ),
+        Option(
+            "--topology NETWORK",
+            "ring (both ways), line, star (around rank 0), full, dgx1, or a file FILE.json [ring]",
+            default="ring",
+        ),
+        Option("--steps S", "Steps, one after the other", at_least_one("step"), required=True),
+        Option(
+            "--rounds R",
+            "Rounds in all steps together: in each, a link carries as many chunks as "
+            "it is wide [S]",
+            at_least_one("round"),
+        ),
+        Option(
+            "--chunks C",
+            "Chunks of each rank's block; of a broadcast and a reduce, of the buffer [1]",
+            at_least_one("chunk"),
+            default=1,
+        ),
+        Option(
+            "--root RANK",
+            "The root of a broadcast, reduce, gather or scatter [0]",
+            whole_number,
+            default=0,
+        ),
+        Option("--time-limit SECONDS", "Give up after so long [300]", above_zero, default=300.0),
+        Option(
+            "--json FILE",
+            "Write the algorithm to this file, which --algorithm of step, prove and "
+            "bench reads; - writes it to standard output",
+        ),
+    ],
+    NOTES,
+)

@@ -53,8 +53,9 @@ class Table:
         return [column for column in self.head if column.title is not None]
 
     def _shown(self, row: List[Any]) -> List[str]:
-        return [column.shown(cell) for column, cell in zip(self.head, row)
-                if column.title is not None]
+        return [
+            column.shown(cell) for column, cell in zip(self.head, row) if column.title is not None
+        ]
 
     def text(self) -> str:
         """For a terminal. Each column is as wide as its widest cell."""
@@ -63,12 +64,21 @@ class Table:
         height = max(map(len, titles))
         lines = [[title[i] if i < len(title) else "" for title in titles] for i in range(height)]
         lines += [self._shown(row) for row in self.rows]
-        widths = [max([column.width, *(len(line[i]) for line in lines)])
-                  for i, column in enumerate(columns)]
-        return "".join((" " * self.indent + "  ".join(
-            cell.ljust(width) if column.to_the_left else cell.rjust(width)
-            for cell, column, width in zip(line, columns, widths))).rstrip() + "\n"
-            for line in lines)
+        widths = [
+            max([column.width, *(len(line[i]) for line in lines)])
+            for i, column in enumerate(columns)
+        ]
+        return "".join(
+            (
+                " " * self.indent
+                + "  ".join(
+                    cell.ljust(width) if column.to_the_left else cell.rjust(width)
+                    for cell, column, width in zip(line, columns, widths)
+                )
+            ).rstrip()
+            + "\n"
+            for line in lines
+        )
 
     def html(self, caption: str) -> str:
         """For a page."""
@@ -76,13 +86,19 @@ class Table:
         sides = [' class="words"' if column.to_the_left else "" for column in columns]
         titles = [escape((column.title or "").replace("\n", " ")) for column in columns]
         head = "".join(f'<th scope="col"{side}>{title}</th>' for side, title in zip(sides, titles))
-        lines = [[f"<td{side}>{escape(cell)}</td>" for side, cell in zip(sides, self._shown(row))]
-                 for row in self.rows]
+        lines = [
+            [f"<td{side}>{escape(cell)}</td>" for side, cell in zip(sides, self._shown(row))]
+            for row in self.rows
+        ]
         rows = "".join(f"<tr>{''.join(line)}</tr>\n" for line in lines)
-        return (f'<div class="scroll"><table><caption>{escape(caption)}</caption>\n<thead><tr>'
-                f"{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n")
+        return (
+            f'<div class="scroll"><table><caption>{escape(caption)}</caption>\n<thead><tr>'
+            f"{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
+        )
 
     def json(self) -> List[Dict[str, Any]]:
         """An object for each row: the cells of columns with a key."""
-        return [{column.key: cell for column, cell in zip(self.head, row) if column.key}
-                for row in self.rows]
+        return [
+            {column.key: cell for column, cell in zip(self.head, row) if column.key}
+            for row in self.rows
+        ]

@@ -17,7 +17,8 @@ def run(args: argparse.Namespace) -> None:
     if not steps:
         raise RingsideError(
             f"{args.TRACE} has no training step: expected a file of `ringside train --trace` or of "
-            "`ringside simulate --model ... --trace`")
+            "`ringside simulate --model ... --trace`"
+        )
     report = Report("What the ranks did", [("trace", args.TRACE)])
     rows: List[Dict[str, Any]] = []
     for name, window in steps.items():
@@ -33,11 +34,18 @@ def run(args: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    "timeline", "Show what each rank of a traced run did when, and how long it waited", run, [
-        Option("TRACE", "A file of `ringside train --trace` or `ringside simulate --trace`",
-               required=True),
+    "timeline",
+    "Show what each rank of a traced run did when, and how long it waited",
+    run,
+    [
+        Option(
+            "TRACE",
+            "A file of `ringside train --trace` or `ringside simulate --trace`",
+            required=True,
+        ),
         JSON_OPTION,
-        Option("--html FILE", "Write a page with the tracks of every rank, to zoom into")],
+        Option("--html FILE", "Write a page with the tracks of every rank, to zoom into"),
+    ],
     notes="""\
 computing: in phases, without the waits within them. waiting: exposed
 communication, for a call or, in a pipeline, for a message.
@@ -47,4 +55,5 @@ Examples:
       a run that records three of its steps
   ringside timeline trace.json --html timeline.html
       how long each rank computed and waited in them, and a page that draws it
-""")
+""",
+)

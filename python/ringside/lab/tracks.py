@@ -14,23 +14,30 @@ from ringside.lab.tables import Column, Table
 from ringside.library import RingsideError
 from ringside.planning.recorded_step import RankTrace, Span
 
-LEGEND = [("forward", "forward"), ("backward", "backward"),
-          ("weight", "backward of weights alone (pipelines)"), ("optimizer", "clip, optimizer"),
-          ("other", "other phases"), ("wait", "exposed communication: the rank waits"),
-          ("call", "a call in progress")]
+LEGEND = [
+    ("forward", "forward"),
+    ("backward", "backward"),
+    ("weight", "backward of weights alone (pipelines)"),
+    ("optimizer", "clip, optimizer"),
+    ("other", "other phases"),
+    ("wait", "exposed communication: the rank waits"),
+    ("call", "a call in progress"),
+]
 
 Window = Tuple[float, float]  # seconds: the spans that begin and end within it are shown
 
 
 def in_ms(seconds: float) -> str:
-    """"12.34", from 100 ms on "123.4"."""
+    """ "12.34", from 100 ms on "123.4"."""
     return f"{seconds * 1e3:.{2 if seconds < 0.1 else 1}f}"
 
 
 def describe(span: Span, rank: int, begin: float) -> str:
     text = f"Rank {rank}: {span.name}" + (f" ({span.about})" if span.about else "")
-    text += (f", {in_ms(span.seconds)} ms, from {in_ms(span.start - begin)} to "
-             f"{in_ms(span.end - begin)} ms")
+    text += (
+        f", {in_ms(span.seconds)} ms, from {in_ms(span.start - begin)} to "
+        f"{in_ms(span.end - begin)} ms"
+    )
     if span.kind == "call":
         text += f"; {span.size / 1e6:.3g} MB"
     if span.queued is not None and span.start - span.queued > 1e-5:
@@ -46,14 +53,24 @@ def parts_within(trace: RankTrace, window: Window) -> List[Span]:
 def lane_of(trace: RankTrace, track: str, window: Window) -> Lane:
     """What is seen of a track in a whole step: phases and waits, or calls."""
     begin, end = window
-    lane = Lane(track, f"rank {trace.rank}, {track}", 1e3 * (end - begin),
-                attributes=f' data-rank="{trace.rank}" data-track="{track}"')
+    lane = Lane(
+        track,
+        f"rank {trace.rank}, {track}",
+        1e3 * (end - begin),
+        attributes=f' data-rank="{trace.rank}" data-track="{track}"',
+    )
     for span in parts_within(trace, window):
         if span.track == track and span.kind != "op":
             named = span.name in ("forward", "backward", "optimizer")
-            lane.marks.append(Mark(span.belongs_to, describe(span, trace.rank, begin),
-                                   1e3 * (span.start - begin), 1e3 * (span.end - begin),
-                                   (span.about or span.name) if named else ""))
+            lane.marks.append(
+                Mark(
+                    span.belongs_to,
+                    describe(span, trace.rank, begin),
+                    1e3 * (span.start - begin),
+                    1e3 * (span.end - begin),
+                    (span.about or span.name) if named else "",
+                )
+            )
     return lane
 
 
@@ -70,8 +87,14 @@ def ops_of(trace: RankTrace, window: Window) -> List[List[Any]]:
         if span.kind == "phase":
             colour, phase_ends = span.belongs_to, span.end
         if span.kind == "op":
-            ops.append([span.name, colour if span.start < phase_ends else "other",
-                        ms_since(window[0], span.start), ms_since(window[0], span.end)])
+            ops.append(
+                [
+                    span.name,
+                    colour if span.start < phase_ends else "other",
+                    ms_since(window[0], span.start),
+                    ms_since(window[0], span.end),
+                ]
+            )
     return ops
 
 
@@ -88,9 +111,17 @@ def steps_of(trace: RankTrace, window: Window) -> List[List[Any]]:
         began = step.arrived if call < 0 else max(last, calls[call])
         last = step.arrived
         if call >= before and step.arrived <= end:
-            steps.append([step.number, step.sender, ms_since(begin, step.sent),
-                          ms_since(begin, began), ms_since(begin, step.arrived), step.size / 1e6,
-                          call - before])
+            steps.append(
+                [
+                    step.number,
+                    step.sender,
+                    ms_since(begin, step.sent),
+                    ms_since(begin, began),
+                    ms_since(begin, step.arrived),
+                    step.size / 1e6,
+                    call - before,
+                ]
+            )
     return steps
 
 
@@ -98,9 +129,17 @@ def details_of(traces: List[RankTrace], window: Window) -> Dict[str, Any]:
     """What the page shows when it is zoomed in. Of a mesh, whose calls belong to several groups, it
     shows no steps."""
     is_mesh = any(trace.coordinates for trace in traces)
-    return {"scale": (window[1] - window[0]) * 1e3,
-            "ranks": [{"rank": trace.rank, "ops": ops_of(trace, window),
-                       "steps": [] if is_mesh else steps_of(trace, window)} for trace in traces]}
+    return {
+        "scale": (window[1] - window[0]) * 1e3,
+        "ranks": [
+            {
+                "rank": trace.rank,
+                "ops": ops_of(trace, window),
+                "steps": [] if is_mesh else steps_of(trace, window),
+            }
+            for trace in traces
+        ],
+    }
 
 
 def conclusion_of(table: Table, seconds: float) -> str:
@@ -110,9 +149,11 @@ def conclusion_of(table: Table, seconds: float) -> str:
     if len(rows) == 1:
         return f"{in_ms(seconds)} ms; {share:.0f} % of it was waiting for calls."
     slowest = max(rows, key=lambda row: row[1])
-    return (f"{share:.0f} % of the step was waiting for other ranks and the network; rank "
-            f"{slowest[0]} computed longest, {in_ms(slowest[1])} ms, and the fastest rank "
-            f"{in_ms(min(row[1] for row in rows))} ms.")
+    return (
+        f"{share:.0f} % of the step was waiting for other ranks and the network; rank "
+        f"{slowest[0]} computed longest, {in_ms(slowest[1])} ms, and the fastest rank "
+        f"{in_ms(min(row[1] for row in rows))} ms."
+    )
 
 
 def tracks_figure(title: str, traces: List[RankTrace], window: Window, remark: str = "") -> Figure:
@@ -121,9 +162,15 @@ def tracks_figure(title: str, traces: List[RankTrace], window: Window, remark: s
     seconds = window[1] - window[0]
     if not seconds > 0:
         raise RingsideError("there is nothing to draw: no time passed")
-    table = Table([Column("rank", "rank"), Column("computing (ms)", "computing_seconds", in_ms),
-                   Column("waiting (ms)", "waiting_seconds", in_ms), Column("calls", "calls"),
-                   Column("in calls (ms)", "in_calls_seconds", in_ms)])
+    table = Table(
+        [
+            Column("rank", "rank"),
+            Column("computing (ms)", "computing_seconds", in_ms),
+            Column("waiting (ms)", "waiting_seconds", in_ms),
+            Column("calls", "calls"),
+            Column("in calls (ms)", "in_calls_seconds", in_ms),
+        ]
+    )
     lanes: List[Lane] = []
     for trace in traces:
         spans = parts_within(trace, window)

@@ -26,13 +26,34 @@ Share = Callable[[Model], float]
 
 NUMBER = (int, float)
 KEYS: Dict[str, Any] = {  # of a report, and the types of their values
-    "test": str, "transport": str, "rank": int, "size": int, "calls": list, "models": list,
-    **dict.fromkeys(("began_ns", "bytes_sent", "waited_seconds", "reductions", "reduced_bytes",
-                     "early_reductions", "early_bytes", "waits_in_backward",
-                     "waited_in_backward_seconds"), NUMBER)}
+    "test": str,
+    "transport": str,
+    "rank": int,
+    "size": int,
+    "calls": list,
+    "models": list,
+    **dict.fromkeys(
+        (
+            "began_ns",
+            "bytes_sent",
+            "waited_seconds",
+            "reductions",
+            "reduced_bytes",
+            "early_reductions",
+            "early_bytes",
+            "waits_in_backward",
+            "waited_in_backward_seconds",
+        ),
+        NUMBER,
+    ),
+}
 KEYS_OF_CALL = {"collective": str, "label": str, "calls": NUMBER, "bytes": NUMBER}
-KEYS_OF_MODEL = {"model": str, **dict.fromkeys(
-    ("computing", "gathered", "resting", "kept", "trained", "with_state", "state_bytes"), NUMBER)}
+KEYS_OF_MODEL = {
+    "model": str,
+    **dict.fromkeys(
+        ("computing", "gathered", "resting", "kept", "trained", "with_state", "state_bytes"), NUMBER
+    ),
+}
 
 
 def whole(model: Model) -> float:
@@ -65,23 +86,29 @@ def on_every_rank(run: Run, model: int, share: Share) -> bool:
 def shares_of(run: Run, model: int, share: Share) -> str:
     if on_every_rank(run, model, share):
         return "all on each rank"
-    return ", ".join(f"{100 * share(rank['models'][model]):.0f} % on rank {rank['rank']}"
-                     for rank in run)
+    return ", ".join(
+        f"{100 * share(rank['models'][model]):.0f} % on rank {rank['rank']}" for rank in run
+    )
 
 
 # ---- What is expected of a run: None if it holds, or a sentence
+
 
 def misses_overlap(run: Run) -> Optional[str]:
     calls, waits = total(run, "reductions"), total(run, "waits_in_backward")
     if calls == 0:
         return "no-calls: no call between backward and the optimizer's step reduces gradients"
     if total(run, "early_reductions") == 0:
-        return (f"sync-at-end: all {calls:.0f} calls that reduce gradients set out after the last "
-                "gradient of their backward was ready, so nothing overlaps with it")
+        return (
+            f"sync-at-end: all {calls:.0f} calls that reduce gradients set out after the last "
+            "gradient of their backward was ready, so nothing overlaps with it"
+        )
     if waits > 0:
-        return (f"waits-in-hook: backward stood still {waits:.0f} times, "
-                f"{1e3 * total(run, 'waited_in_backward_seconds'):.1f} ms in all, while it waited "
-                "for a call")
+        return (
+            f"waits-in-hook: backward stood still {waits:.0f} times, "
+            f"{1e3 * total(run, 'waited_in_backward_seconds'):.1f} ms in all, while it waited "
+            "for a call"
+        )
     return None
 
 
@@ -89,9 +116,11 @@ def misses_balance(run: Run, model: int) -> Optional[str]:
     for rank in run:
         share = with_state(rank["models"][model])
         if share >= UNBALANCED:
-            return (f"by-count: rank {rank['rank']} keeps the optimizer's state of "
-                    f"{100 * share:.0f} % of the parameters: give each parameter to the rank that "
-                    "has fewest elements so far")
+            return (
+                f"by-count: rank {rank['rank']} keeps the optimizer's state of "
+                f"{100 * share:.0f} % of the parameters: give each parameter to the rank that "
+                "has fewest elements so far"
+            )
     return None
 
 
@@ -108,9 +137,11 @@ def misses_sharded_optimizer(run: Run) -> Optional[str]:
     if elements == 0:
         return "no-state: no optimizer has made a step, or none keeps any state"
     shares = {"broadcast", "all_gather"} & {call["collective"] for call in run[0]["calls"]}
-    return (f"{'state-for-all' if shares else 'plain-adamw'}: each of {len(run)} ranks keeps the "
-            f"optimizer's state of all parameters, {state_bytes / elements:.0f} bytes for each; "
-            f"sharded, it keeps about {state_bytes / elements / len(run):.0f}")
+    return (
+        f"{'state-for-all' if shares else 'plain-adamw'}: each of {len(run)} ranks keeps the "
+        f"optimizer's state of all parameters, {state_bytes / elements:.0f} bytes for each; "
+        f"sharded, it keeps about {state_bytes / elements / len(run):.0f}"
+    )
 
 
 def misses_fsdp(run: Run) -> Optional[str]:
@@ -119,13 +150,18 @@ def misses_fsdp(run: Run) -> Optional[str]:
     if not all(on_every_rank(run, m, kept) for m in range(models(run))):
         return None
     gathers = any(run[0]["models"][m]["gathered"] > 0 for m in range(models(run)))
-    return (f"{'never-frees' if gathers else 'replicated'}: each of {len(run)} ranks keeps all "
-            "parameters between two steps" +
-            (", though forward gathers some" if gathers else ", and forward gathers none"))
+    return (
+        f"{'never-frees' if gathers else 'replicated'}: each of {len(run)} ranks keeps all "
+        "parameters between two steps"
+        + (", though forward gathers some" if gathers else ", and forward gathers none")
+    )
 
 
 EXPECTATIONS: Dict[str, Callable[[Run], Optional[str]]] = {
-    "overlap": misses_overlap, "sharded-optimizer": misses_sharded_optimizer, "fsdp": misses_fsdp}
+    "overlap": misses_overlap,
+    "sharded-optimizer": misses_sharded_optimizer,
+    "fsdp": misses_fsdp,
+}
 
 
 def expectation(text: str) -> str:
@@ -135,6 +171,7 @@ def expectation(text: str) -> str:
 
 
 # ---- Reports
+
 
 def check(values: Any, keys: Dict[str, Any], what: str) -> None:
     """Raises ValueError unless `values` has all keys."""
@@ -170,8 +207,9 @@ def runs_in(folder: Path) -> List[Run]:
     runs: List[Run] = []
     for report in sorted(reports, key=lambda each: each["began_ns"]):
         for run in runs:
-            if (all(run[0][key] == report[key] for key in ("test", "size"))
-                    and all(each["rank"] != report["rank"] for each in run)):
+            if all(run[0][key] == report[key] for key in ("test", "size")) and all(
+                each["rank"] != report["rank"] for each in run
+            ):
                 run.append(report)
                 break
         else:
@@ -180,28 +218,47 @@ def runs_in(folder: Path) -> List[Run]:
 
 
 def table_of_ranks(run: Run) -> Table:
-    table = Table([Column("rank", "rank"), Column("calls", "calls"),
-                   Column("sent\n(MB)", "bytes_sent", fixed(3, 1e-6)),
-                   Column("waited\n(ms)", "waited_ms", fixed(1)),
-                   Column("gradients\n(calls)", "reductions"),
-                   Column("early\n(calls)", "early_reductions"),
-                   Column("early\n(% of bytes)", "early_percent", fixed(0)),
-                   Column("waits in\nbackward", "waits_in_backward")])
+    table = Table(
+        [
+            Column("rank", "rank"),
+            Column("calls", "calls"),
+            Column("sent\n(MB)", "bytes_sent", fixed(3, 1e-6)),
+            Column("waited\n(ms)", "waited_ms", fixed(1)),
+            Column("gradients\n(calls)", "reductions"),
+            Column("early\n(calls)", "early_reductions"),
+            Column("early\n(% of bytes)", "early_percent", fixed(0)),
+            Column("waits in\nbackward", "waits_in_backward"),
+        ]
+    )
     for rank in run:
         reduced = rank["reduced_bytes"]
-        table.rows.append([rank["rank"], sum(call["calls"] for call in rank["calls"]),
-                           rank["bytes_sent"], 1e3 * rank["waited_seconds"], rank["reductions"],
-                           rank["early_reductions"],
-                           100 * rank["early_bytes"] / reduced if reduced > 0 else None,
-                           rank["waits_in_backward"]])
+        table.rows.append(
+            [
+                rank["rank"],
+                sum(call["calls"] for call in rank["calls"]),
+                rank["bytes_sent"],
+                1e3 * rank["waited_seconds"],
+                rank["reductions"],
+                rank["early_reductions"],
+                100 * rank["early_bytes"] / reduced if reduced > 0 else None,
+                rank["waits_in_backward"],
+            ]
+        )
     return table
 
 
 def table_of_calls(run: Run) -> Table:
-    table = Table([words(f"call of rank {run[0]['rank']}", "collective"), words("data", "label"),
-                   Column("times", "calls"), Column("MB in all", "bytes", fixed(3, 1e-6))])
-    table.rows = [[call[key] for key in ("collective", "label", "calls", "bytes")]
-                  for call in run[0]["calls"]]
+    table = Table(
+        [
+            words(f"call of rank {run[0]['rank']}", "collective"),
+            words("data", "label"),
+            Column("times", "calls"),
+            Column("MB in all", "bytes", fixed(3, 1e-6)),
+        ]
+    )
+    table.rows = [
+        [call[key] for key in ("collective", "label", "calls", "bytes")] for call in run[0]["calls"]
+    ]
     return table
 
 
@@ -234,7 +291,7 @@ def run_program(words_of_program: List[str], folder: Path) -> int:
     except OSError as error:
         raise RingsideError(f"cannot run {words_of_program[0]}: {error.strerror}")
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the program, and its
-    code = child.wait()                                    # reports are shown
+    code = child.wait()  # reports are shown
     signal.signal(signal.SIGINT, before)
     return 128 - code if code < 0 else code
 
@@ -256,7 +313,8 @@ def watch(args: argparse.Namespace) -> None:
     if not runs and code == 0:
         raise RingsideError(
             "no rank left a report: the program makes no process group over ringside or gloo, or "
-            "its Python lacks the package: pip install build/release/python")
+            "its Python lacks the package: pip install build/release/python"
+        )
     figures = []
     for run in runs:
         show(run)
@@ -271,13 +329,22 @@ def watch(args: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    "watch", "What each rank of a PyTorch program sends, keeps and waits for", watch, [
-        Option("--expect WORD,...",
-               "Fail if a run lacks one of them: overlap, sharded-optimizer, fsdp", expectation),
-        Option("--folder DIR", "Where the ranks leave their reports, and where earlier ones lie "
-               "[removed at the end]"),
+    "watch",
+    "What each rank of a PyTorch program sends, keeps and waits for",
+    watch,
+    [
+        Option(
+            "--expect WORD,...",
+            "Fail if a run lacks one of them: overlap, sharded-optimizer, fsdp",
+            expectation,
+        ),
+        Option(
+            "--folder DIR",
+            "Where the ranks leave their reports, and where earlier ones lie [removed at the end]",
+        ),
         Option("--json FILE", "Write all figures to this file"),
-        Option("PROGRAM ARGS...", "The program and its arguments, after --")],
+        Option("PROGRAM ARGS...", "The program and its arguments, after --"),
+    ],
     notes="""\
 The program asks torch.distributed for "ringside", or for "gloo", which Ringside
 replaces here. Its Python needs Ringside's package: pip install
@@ -297,4 +364,5 @@ Examples:
       what each test sent, and when
   ringside watch --expect overlap -- torchrun --nproc-per-node 4 train.py
       fails if no gradient is on its way before backward ends
-""")
+""",
+)

@@ -86,8 +86,11 @@ def _linear_blocks(c: Costs) -> float:  # one port: Hockney 1994
 
 
 CLOSED_FORMS: Dict[str, Dict[str, Callable[[Costs], float]]] = {
-    "all_reduce": {"ring": _ring, "halving_doubling": _halving_doubling,
-                   "recursive_doubling": _recursive_doubling},
+    "all_reduce": {
+        "ring": _ring,
+        "halving_doubling": _halving_doubling,
+        "recursive_doubling": _recursive_doubling,
+    },
     "all_gather": {"ring": _half_ring, "pat": _pat},
     "reduce_scatter": {"ring": _half_ring, "pat": _pat},
     "all_to_all": {"pairwise": _pairwise},
@@ -104,7 +107,8 @@ def closed_form(collective: str, algorithm: str, ranks: int, size: float, level:
     if algorithm not in forms:
         raise RingsideError(
             f"there is no closed form of the {collective} '{algorithm}', only of "
-            f"{', '.join(forms)}: choose one of these, or at most {MOST_RANKS_WALKED} ranks")
+            f"{', '.join(forms)}: choose one of these, or at most {MOST_RANKS_WALKED} ranks"
+        )
     return forms[algorithm](Costs(ranks, size, level))
 
 
@@ -129,8 +133,10 @@ def hierarchical(collective: str, index: int, ranks: int, size: float, machine: 
     all-to-all: Hwang et al. 2023, section 3)."""
     k = machine.ranks_on_server(ranks, 1)
     if ranks % k != 0:
-        raise RingsideError(f"hierarchical takes whole servers of {k}, and {ranks} ranks are none: "
-                            f"choose a multiple of {k}")
+        raise RingsideError(
+            f"hierarchical takes whole servers of {k}, and {ranks} ranks are none: "
+            f"choose a multiple of {k}"
+        )
     inside, servers = Costs(k, size, machine.levels[0]), ranks // k
     if collective == "all_to_all":
         return _pairwise(inside) + _pairwise(Costs(servers, size, machine.level_along(index, k)))
@@ -139,6 +145,7 @@ def hierarchical(collective: str, index: int, ranks: int, size: float, machine: 
 
 
 # Of the ring and of pairwise exchanges, what a walk of the schedules gives: chunks are whole bytes.
+
 
 def walked_ring(collective: str, ranks: int, size: int, level: Level) -> float:
     """A chunk passes every rank, twice in an all-reduce; the longest chunks are the last."""
@@ -167,8 +174,9 @@ def walked_pairwise(ranks: int, size: int, alpha: float, beta: float) -> float:
     return max(*sent, *received)
 
 
-def collective_seconds(collective: str, index: int, ranks: int, stride: int, size: float,
-                       machine: Machine) -> float:
+def collective_seconds(
+    collective: str, index: int, ranks: int, stride: int, size: float, machine: Machine
+) -> float:
     """Seconds of an all_reduce, all_gather, reduce_scatter or all_to_all of a buffer of `size`
     bytes (whole, on all ranks together) on `ranks` ranks of level `index`, `stride` apart: the
     ring, or of an all-reduce double_tree or in_network where that is faster; pairwise for an
@@ -196,8 +204,9 @@ def round_half_up(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def walk(collective: str, algorithm: str, ranks: int, sizes: Sequence[int],
-         level: Level) -> Optional[Tuple[str, List[float]]]:
+def walk(
+    collective: str, algorithm: str, ranks: int, sizes: Sequence[int], level: Level
+) -> Optional[Tuple[str, List[float]]]:
     """The algorithm's name and the seconds of buffers of these bytes; None where the closed form
     answers: for more ranks than are walked, for a chain, which passes on slices, and without the
     program. It knows all algorithms, and reads those of files."""
@@ -207,27 +216,46 @@ def walk(collective: str, algorithm: str, ranks: int, sizes: Sequence[int],
     if algorithm == "ring" and has_form:
         return algorithm, [walked_ring(collective, ranks, size, level) for size in sizes]
     if algorithm == "pairwise" and has_form:
-        return algorithm, [walked_pairwise(ranks, size, level.latency, 1 / level.rate())
-                           for size in sizes]
+        return algorithm, [
+            walked_pairwise(ranks, size, level.latency, 1 / level.rate()) for size in sizes
+        ]
     try:
         find_program()
     except RingsideError as error:
         if has_form or ranks > MOST_RANKS_WALKED:
             return None
-        raise RingsideError(f"'{algorithm}' has no closed form, and the program that walks its "
-                            f"schedules is missing: {error}") from None
-    done = run(["prove", collective, "--algorithm", algorithm, "--max-size",
-                str(min(ranks, MOST_RANKS_WALKED)), "--bytes",
-                ",".join(f"{size}B" for size in sizes), "--costs",
-                f"{level.latency!r},{1 / level.rate()!r}", "--json", "-"])
+        raise RingsideError(
+            f"'{algorithm}' has no closed form, and the program that walks its "
+            f"schedules is missing: {error}"
+        ) from None
+    done = run(
+        [
+            "prove",
+            collective,
+            "--algorithm",
+            algorithm,
+            "--max-size",
+            str(min(ranks, MOST_RANKS_WALKED)),
+            "--bytes",
+            ",".join(f"{size}B" for size in sizes),
+            "--costs",
+            f"{level.latency!r},{1 / level.rate()!r}",
+            "--json",
+            "-",
+        ]
+    )
     if done.returncode != 0:
         raise RingsideError(re.sub(r"^ringside: |\nTry: .*", "", done.stderr.strip()))
     rows = json.loads(done.stdout)
-    return None if ranks > MOST_RANKS_WALKED else (rows[0]["algorithm"],
-                                                   [row["seconds"] for row in rows])
+    return (
+        None
+        if ranks > MOST_RANKS_WALKED
+        else (rows[0]["algorithm"], [row["seconds"] for row in rows])
+    )
 
 
 # A collective by itself: `ringside simulate all_reduce`.
+
 
 @dataclass(frozen=True)
 class CollectiveTime:
@@ -266,8 +294,9 @@ def algorithms_on(collective: str, ranks: int, machine: Machine) -> List[str]:
     return names
 
 
-def collective_times(collective: str, algorithm: str, ranks: int, sizes: Sequence[int],
-                     machine: Machine) -> List[CollectiveTime]:
+def collective_times(
+    collective: str, algorithm: str, ranks: int, sizes: Sequence[int], machine: Machine
+) -> List[CollectiveTime]:
     """The times of buffers of these bytes. `algorithm` is one of the catalogue's, a file's, or of
     an all-reduce "in_network". Between servers the "double_tree" of an all_reduce has a closed
     form, and so has "hierarchical" of an all_reduce and an all_to_all."""
@@ -277,7 +306,8 @@ def collective_times(collective: str, algorithm: str, ranks: int, sizes: Sequenc
         if level.in_network_efficiency <= 0:
             raise RingsideError(
                 f"the switches of {level.name} on {machine.name} do not add up: give the level an "
-                "in_network_efficiency in the topology, or leave out in_network")
+                "in_network_efficiency in the topology, or leave out in_network"
+            )
         seconds = [in_network(size, level) for size in sizes]
     elif index > 0 and collective == "all_reduce" and algorithm == "double_tree":
         seconds = [double_tree(index, ranks, 1, size, machine) for size in sizes]
@@ -288,7 +318,11 @@ def collective_times(collective: str, algorithm: str, ranks: int, sizes: Sequenc
             level = machine.level_of_ring(index, ranks, 1)
         costs = walk(collective, algorithm, ranks, sizes, level)
         walked = costs is not None
-        name, seconds = costs or (algorithm, [
-            closed_form(collective, algorithm, ranks, size, level) for size in sizes])
-    return [CollectiveTime(collective, name, ranks, size, each, walked)
-            for size, each in zip(sizes, seconds)]
+        name, seconds = costs or (
+            algorithm,
+            [closed_form(collective, algorithm, ranks, size, level) for size in sizes],
+        )
+    return [
+        CollectiveTime(collective, name, ranks, size, each, walked)
+        for size, each in zip(sizes, seconds)
+    ]

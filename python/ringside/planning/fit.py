@@ -11,8 +11,14 @@ from ringside.planning.machine import Machine
 from ringside.planning.memory import memory_of_stages
 from ringside.planning.mesh import Mesh
 from ringside.planning.model import Model, on_mesh
-from ringside.planning.plan import (Plan, Types, recomputation_from, schedule_names, takes_chunks,
-                                    validate)
+from ringside.planning.plan import (
+    Plan,
+    Types,
+    recomputation_from,
+    schedule_names,
+    takes_chunks,
+    validate,
+)
 from ringside.planning.quantity import values_only
 
 RECOMPUTATIONS = [recomputation_from(name) for name in ("none", "selective", "full")]
@@ -67,10 +73,18 @@ def plans_of(mesh: Mesh, options: FitOptions) -> Iterator[Plan]:
                     for sequence_parallel in (False, True):
                         b = 1
                         while b <= options.batch:
-                            yield Plan(mesh, schedule, chunks, b,
-                                       options.batch // (mesh.data_ranks() * b), options.sequence,
-                                       zero=zero, recompute=recompute,
-                                       sequence_parallel=sequence_parallel, types=options.types)
+                            yield Plan(
+                                mesh,
+                                schedule,
+                                chunks,
+                                b,
+                                options.batch // (mesh.data_ranks() * b),
+                                options.sequence,
+                                zero=zero,
+                                recompute=recompute,
+                                sequence_parallel=sequence_parallel,
+                                types=options.types,
+                            )
                             b *= 2
 
 
@@ -82,8 +96,9 @@ def _is_valid(plan: Plan, model: Model) -> bool:
         return False
 
 
-def _fastest(model: Model, machine: Machine, mesh: Mesh, options: FitOptions,
-             found: Fit) -> Optional[Plan]:
+def _fastest(
+    model: Model, machine: Machine, mesh: Mesh, options: FitOptions, found: Fit
+) -> Optional[Plan]:
     """The fastest plan on this mesh that fits."""
     best: Tuple[float, Optional[Plan]] = (math.inf, None)
     placed = on_mesh(model, mesh.size("ep"))
@@ -100,11 +115,17 @@ def _fastest(model: Model, machine: Machine, mesh: Mesh, options: FitOptions,
     return best[1]
 
 
-def fit(model: Model, machine: Machine, options: FitOptions,
-        progress: Callable[[int, int], None] = lambda done, meshes: None) -> Fit:
+def fit(
+    model: Model,
+    machine: Machine,
+    options: FitOptions,
+    progress: Callable[[int, int], None] = lambda done, meshes: None,
+) -> Fit:
     """The best plan of each mesh. `progress` is called before each mesh and at the end."""
-    require(model.has_blocks, f"only the state of {model.name} can be accounted for, so no plan "
-            "can be tried")
+    require(
+        model.has_blocks,
+        f"only the state of {model.name} can be accounted for, so no plan can be tried",
+    )
     machine.level_for(options.devices)
     found, meshes = Fit(), meshes_of(machine, options.devices)
     with values_only():
@@ -113,9 +134,13 @@ def fit(model: Model, machine: Machine, options: FitOptions,
             progress(done, len(meshes))
             best.append(_fastest(model, machine, mesh, options, found))
     progress(len(meshes), len(meshes))
-    require(found.tried > 0, f"no mesh of {options.devices} devices divides {model.name} and a "
-            f"batch of {options.batch} sequences: choose another --batch, a multiple of the number "
-            "of data-parallel ranks")
-    found.accounts = sorted((account(model, plan, machine) for plan in best if plan),
-                            key=lambda each: each.step_seconds)
+    require(
+        found.tried > 0,
+        f"no mesh of {options.devices} devices divides {model.name} and a "
+        f"batch of {options.batch} sequences: choose another --batch, a multiple of the number "
+        "of data-parallel ranks",
+    )
+    found.accounts = sorted(
+        (account(model, plan, machine) for plan in best if plan), key=lambda each: each.step_seconds
+    )
     return found

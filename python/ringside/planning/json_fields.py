@@ -25,6 +25,7 @@ def shown(value: Any) -> str:
 
 def parse_json(text: str, what: str) -> Any:
     """Parses text strictly; `what` names it in errors."""
+
     def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         seen: Dict[str, Any] = {}
         for key, value in pairs:
@@ -45,8 +46,7 @@ def parse_json(text: str, what: str) -> Any:
         depth = max(depth, levels)
     require(depth <= DEEPEST, f"{what} is nested more than {DEEPEST} levels deep")
     try:
-        return json.loads(text, object_pairs_hook=unique, parse_float=finite,
-                          parse_constant=refuse)
+        return json.loads(text, object_pairs_hook=unique, parse_float=finite, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise RingsideError(f"{what} is not JSON: the error is in line {error.lineno}") from None
 
@@ -61,7 +61,7 @@ def read_json_file(path: str) -> Any:
     try:
         return parse_json(content.decode("utf-8"), path)
     except UnicodeDecodeError as error:
-        line = content[:error.start].count(b"\n") + 1
+        line = content[: error.start].count(b"\n") + 1
         raise RingsideError(f"{path} is not JSON: the error is in line {line}") from None
 
 
@@ -87,8 +87,10 @@ class JsonFields:
     that is not there, or null, has the value `if_absent`, and is an error without one."""
 
     def __init__(self, content: Any, place: str):
-        require(isinstance(content, dict), f"{place.rstrip('.: ')} is {shown(content)}, but an "
-                "object {...} is expected")
+        require(
+            isinstance(content, dict),
+            f"{place.rstrip('.: ')} is {shown(content)}, but an object {{...}} is expected",
+        )
         self.content, self.place = content, place
         self.read: Set[str] = set()
 
@@ -113,13 +115,18 @@ class JsonFields:
 
     def count(self, key: str, if_absent: Optional[int] = None) -> int:
         def holds(value: Any) -> bool:
-            return type(value) is int and 1 <= value <= 10 ** 9
+            return type(value) is int and 1 <= value <= 10**9
+
         return self._checked(key, if_absent, holds, "an integer from 1 to 1000000000")
 
     def number(self, key: str, within: Range, if_absent: Optional[float] = None) -> float:
         def holds(value: Any) -> bool:
-            return (type(value) in (int, float) and within.least <= value <= within.most
-                    and not (within.without_least and value == within.least))
+            return (
+                type(value) in (int, float)
+                and within.least <= value <= within.most
+                and not (within.without_least and value == within.least)
+            )
+
         return float(self._checked(key, if_absent, holds, f"a number {within.name}"))
 
     def flag(self, key: str, if_absent: bool) -> bool:
@@ -136,5 +143,7 @@ class JsonFields:
     def done(self) -> None:
         """Refuses a key that was not read."""
         for key in self.content:
-            require(key in self.read, f"{self.place}{key} is an unknown key; known are "
-                    + ", ".join(sorted(self.read)))
+            require(
+                key in self.read,
+                f"{self.place}{key} is an unknown key; known are " + ", ".join(sorted(self.read)),
+            )

@@ -21,8 +21,17 @@ from dataclasses import dataclass, field
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ringside.planning.network import RankGroup
-from ringside.planning.pipeline import (COMPUTATIONS, RECEIVES, SENDS, Action, Schedule,
-                                        in_order, matching, message_of, other_stage)
+from ringside.planning.pipeline import (
+    COMPUTATIONS,
+    RECEIVES,
+    SENDS,
+    Action,
+    Schedule,
+    in_order,
+    matching,
+    message_of,
+    other_stage,
+)
 from ringside.planning.stragglers import Stragglers
 
 Times = List[float]  # seconds, for each replica
@@ -64,8 +73,10 @@ class StageTimes(NamedTuple):
     def durations(self, kind: str, overlap: float) -> Tuple[float, float]:
         """Seconds of computing, which a slow rank prolongs, and of communication within it that
         computing does not hide."""
+
         def exposed(computing: float, calls: UnitCalls) -> float:
             return calls.exposed(computing / self.blocks, overlap)
+
         if kind == "F":
             return self.forward, self.tensor_forward + exposed(self.forward, self.gather_forward)
         if kind == "I":
@@ -74,8 +85,11 @@ class StageTimes(NamedTuple):
             return self.weight, exposed(self.weight, self.scatter)
         # Gathers and scatters share the time of a whole backward.
         computing = self.input + self.weight
-        return computing, (self.tensor_backward + exposed(computing / 2, self.gather_backward) +
-                           exposed(computing / 2, self.scatter))
+        return computing, (
+            self.tensor_backward
+            + exposed(computing / 2, self.gather_backward)
+            + exposed(computing / 2, self.scatter)
+        )
 
     def not_hidden(self, overlap: float) -> float:
         """Seconds of a reduction that delay the rank."""
@@ -111,8 +125,11 @@ class Timeline:
 
     def bubble(self, replicas: Sequence[Replica]) -> float:
         """The idle part of all units until `computed`: the bubble of the pipeline formulas."""
-        busy = sum(seconds * replica.count for times in self.busy
-                   for seconds, replica in zip(times, replicas))
+        busy = sum(
+            seconds * replica.count
+            for times in self.busy
+            for seconds, replica in zip(times, replicas)
+        )
         whole = self.computed * len(self.busy) * sum(replica.count for replica in replicas)
         return 1 - busy / whole if whole > 0 else 0.0
 
@@ -120,8 +137,14 @@ class Timeline:
 class Walk:
     """One pass over the actions. `factors` keeps those of the stragglers for further walks."""
 
-    def __init__(self, lowered: Schedule, replicas: Sequence[Replica], overlap: float,
-                 stragglers: Stragglers, factors: Dict[Tuple[int, int], Optional[Times]]):
+    def __init__(
+        self,
+        lowered: Schedule,
+        replicas: Sequence[Replica],
+        overlap: float,
+        stragglers: Stragglers,
+        factors: Dict[Tuple[int, int], Optional[Times]],
+    ):
         self.lowered, self.replicas, self.overlap = lowered, replicas, overlap
         self.stragglers, self.factors = stragglers, factors
         self.count = len(replicas)
@@ -130,11 +153,11 @@ class Walk:
         self.kind = [kinds.setdefault(id(each.stages), len(kinds)) for each in replicas]
         self.stages = [replicas[self.kind.index(i)].stages for i in range(len(kinds))]
         self.reducing = groups(each.reduce_group for each in replicas)
-        self.sharding = [each for each in groups(each.shard_group for each in replicas)
-                         if len(each) > 1]
+        self.sharding = [
+            each for each in groups(each.shard_group for each in replicas) if len(each) > 1
+        ]
         ranks = len(lowered.actions)
-        self.place = {action: i for actions in lowered.actions
-                      for i, action in enumerate(actions)}
+        self.place = {action: i for actions in lowered.actions for i, action in enumerate(actions)}
         self.now: List[Times] = [[0.0] * self.count for _ in range(ranks)]
         self.known: Dict[Tuple[int, str], Tuple[Times, Times, Times]] = {}
         self.lane_free: Dict[Tuple[int, int, str], Times] = {}
@@ -145,7 +168,8 @@ class Walk:
             [[empty] * len(actions) for actions in lowered.actions],
             [[empty] * len(actions) for actions in lowered.actions],
             [[0.0] * self.count for _ in range(ranks)],
-            [[empty] * len(actions) for actions in lowered.actions])
+            [[empty] * len(actions) for actions in lowered.actions],
+        )
 
     def run(self) -> Timeline:
         lowered, timeline = self.lowered, self.timeline
@@ -171,11 +195,18 @@ class Walk:
     def send(self, rank: int, index: int, action: Action) -> None:
         """A lane carries one message after another; the rank goes on at once."""
         on = action.kind == "SEND_F"
-        seconds = self.of_kinds([stages[action.stage].message_on if on else
-                                 stages[action.stage].message_back for stages in self.stages])
+        seconds = self.of_kinds(
+            [
+                stages[action.stage].message_on if on else stages[action.stage].message_back
+                for stages in self.stages
+            ]
+        )
         lane = (rank, self.lowered.rank_of[other_stage(action)], action.kind)
-        start = later(self.now[rank], self.lane_free[lane]) if lane in self.lane_free else (
-            self.now[rank])
+        start = (
+            later(self.now[rank], self.lane_free[lane])
+            if lane in self.lane_free
+            else (self.now[rank])
+        )
         end = [a + b for a, b in zip(start, seconds)]
         self.lane_free[lane] = end
         self.timeline.starts[rank][index], self.timeline.ends[rank][index] = start, end
@@ -206,8 +237,11 @@ class Walk:
         timeline.ends[rank][index] = self.now[rank] = end
         first = self.stages[0][action.stage]
         is_last_half = action.kind in ("B", "W")
-        if first.reduces_each and is_last_half and (
-                action.micro_batch + 1 < self.lowered.micro_batches):
+        if (
+            first.reduces_each
+            and is_last_half
+            and (action.micro_batch + 1 < self.lowered.micro_batches)
+        ):
             for group, members in enumerate(self.reducing):
                 self.reduce_behind(group, rank, index, action.stage)
                 # It delays computations that follow, so it is no bubble.
@@ -222,7 +256,8 @@ class Walk:
             self.known[stage, kind] = (
                 self.of_kinds([computing for computing, _ in each]),
                 self.of_kinds([exposed for _, exposed in each]),
-                self.of_kinds([computing + exposed for computing, exposed in each]))
+                self.of_kinds([computing + exposed for computing, exposed in each]),
+            )
         return self.known[stage, kind]
 
     def factors_of(self, rank: int, index: int) -> Optional[Times]:
@@ -246,8 +281,9 @@ class Walk:
                 starts[i], ends[i] = start, end
         self.timeline.starts[rank][index], self.timeline.ends[rank][index] = starts, ends
 
-    def reduce_behind(self, group: int, rank: int, backward: int,
-                      stage: int) -> Tuple[float, float]:
+    def reduce_behind(
+        self, group: int, rank: int, backward: int, stage: int
+    ) -> Tuple[float, float]:
         """The gradients of a stage are ready one bucket after the other, at even distances, while
         `backward` runs. A bucket is reduced when all members have it and the bucket before is done:
 
@@ -262,8 +298,10 @@ class Walk:
         end = max(start, 0.0)
         if n > 0:
             starts, ends = self.timeline.starts[rank][backward], self.timeline.ends[rank][backward]
-            start = max(self.network[rank][group],
-                        max([starts[i] + (ends[i] - starts[i]) / n for i in members]))
+            start = max(
+                self.network[rank][group],
+                max([starts[i] + (ends[i] - starts[i]) / n for i in members]),
+            )
             end = max(start + n * times.bucket, max([ends[i] for i in members]) + times.bucket)
             self.network[rank][group] = end
         delay = times.not_hidden(self.overlap)

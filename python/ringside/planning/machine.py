@@ -37,7 +37,7 @@ may be left out, and what it is then:
 import math
 import os
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from typing import Any, List, Tuple
 
 from ringside.command_line import did_you_mean
@@ -88,8 +88,14 @@ class Machine:
             if devices <= level.group:
                 return index
         widest = self.levels[-1]
-        return require(False, f"the plan needs {devices} devices, but {self.name} has "
-                       f"{widest.group}: its widest level is {widest.name}") or 0
+        return (
+            require(
+                False,
+                f"the plan needs {devices} devices, but {self.name} has "
+                f"{widest.group}: its widest level is {widest.name}",
+            )
+            or 0
+        )
 
     def level_for(self, devices: int) -> Level:
         return self.levels[self.level_index_for(devices)]
@@ -124,8 +130,12 @@ class Machine:
             # could. With rails each channel stays on its own.
             over = 1.0 if level.rails and channels > 1 else level.oversubscription
             k = min(max(self.levels[i - 1].group // stride, channels), count)
-            return replace(level, bytes_per_second=level.bytes_per_second * channels,
-                           oversubscription=max(1.0, over * channels / k))
+            return replace(
+                level,
+                bytes_per_second=level.bytes_per_second * channels,
+                oversubscription=max(1.0, over * channels / k),
+            )
+
         ring = shared(ring, index)
         latency, hops = 0.0, count  # of all hops, those that leave a group of level i - 1
         for i in range(index + 1):
@@ -138,9 +148,12 @@ class Machine:
             inside = self.level_along(i, stride)
             inside = shared(inside, i) if i > 0 else inside
             if inside.rate() < ring.rate():
-                ring = replace(ring, bytes_per_second=inside.bytes_per_second,
-                               efficiency=inside.efficiency,
-                               oversubscription=inside.oversubscription)
+                ring = replace(
+                    ring,
+                    bytes_per_second=inside.bytes_per_second,
+                    efficiency=inside.efficiency,
+                    oversubscription=inside.oversubscription,
+                )
         return replace(ring, latency=latency / count)
 
     def tree_latency(self, index: int, count: int, stride: int) -> float:
@@ -166,14 +179,18 @@ class Machine:
 
 
 def _read_level(fields: JsonFields) -> Level:
-    level = Level(fields.text("name"), fields.count("group"),
-                  fields.number("gbps", json_fields.POSITIVE) * 1e9,
-                  fields.number("us", json_fields.NOT_NEGATIVE, 0) * 1e-6,
-                  fields.number("efficiency", json_fields.SHARE, 1),
-                  fields.number("in_network_efficiency", json_fields.SHARE, 0)
-                  if fields.has("in_network_efficiency") else 0.0,
-                  fields.number("oversubscription", json_fields.AT_LEAST_ONE, 1),
-                  fields.flag("rails", False))
+    level = Level(
+        fields.text("name"),
+        fields.count("group"),
+        fields.number("gbps", json_fields.POSITIVE) * 1e9,
+        fields.number("us", json_fields.NOT_NEGATIVE, 0) * 1e-6,
+        fields.number("efficiency", json_fields.SHARE, 1),
+        fields.number("in_network_efficiency", json_fields.SHARE, 0)
+        if fields.has("in_network_efficiency")
+        else 0.0,
+        fields.number("oversubscription", json_fields.AT_LEAST_ONE, 1),
+        fields.flag("rails", False),
+    )
     fields.done()
     return level
 
@@ -181,17 +198,22 @@ def _read_level(fields: JsonFields) -> Level:
 def _read_efficiencies(device: JsonFields, place: str) -> Tuple[Tuple[float, float], ...]:
     if not device.has("matmul_efficiency_by_width"):
         return ()
-    require(not device.has("matmul_efficiency"), f"{place}device has both matmul_efficiency and "
-            "matmul_efficiency_by_width: leave out one")
+    require(
+        not device.has("matmul_efficiency"),
+        f"{place}device has both matmul_efficiency and matmul_efficiency_by_width: leave out one",
+    )
     rows: List[Tuple[float, float]] = []
     for i, row in enumerate(device.list("matmul_efficiency_by_width")):
         width = row.number("width", json_fields.POSITIVE)
         efficiency = row.number("efficiency", json_fields.SHARE, 1)
         row.done()
         before = rows[-1][0] if rows else 0
-        require(width > before, f"{place}device.matmul_efficiency_by_width[{i}].width is "
-                f"{width:g}, but widths rise: more than the {before:g} of the row before is "
-                "expected")
+        require(
+            width > before,
+            f"{place}device.matmul_efficiency_by_width[{i}].width is "
+            f"{width:g}, but widths rise: more than the {before:g} of the row before is "
+            "expected",
+        )
         rows.append((width, efficiency))
     return tuple(rows)
 
@@ -206,7 +228,8 @@ def read_machine(content: Any, name: str, place: str) -> Machine:
         memory=device.number("memory_gb", json_fields.POSITIVE) * 1e9,
         memory_bandwidth=device.number("memory_gbps", json_fields.POSITIVE) * 1e9,
         matmul_efficiency=device.number("matmul_efficiency", json_fields.SHARE, 1),
-        kernel_seconds=device.number("kernel_us", json_fields.NOT_NEGATIVE, 0) * 1e-6)
+        kernel_seconds=device.number("kernel_us", json_fields.NOT_NEGATIVE, 0) * 1e-6,
+    )
     by_width = _read_efficiencies(device, place)
     values["memory_efficiency"] = device.number("memory_efficiency", json_fields.SHARE, 1)
     values["overlap"] = device.number("overlap", json_fields.SHARE_OR_NONE, 1)
@@ -214,20 +237,30 @@ def read_machine(content: Any, name: str, place: str) -> Machine:
     levels = tuple(_read_level(each) for each in fields.list("levels"))
     fields.done()
     innermost = levels[0]
-    require(innermost.oversubscription == 1, f"{place}levels[0].oversubscription is "
-            f"{innermost.oversubscription:g}, but the innermost level joins devices, which cannot "
-            "be oversubscribed: move it to the level above")
-    require(not innermost.rails, f"{place}levels[0].rails is true, but the innermost level joins "
-            "devices, and rails join groups of devices: move it to the level above")
+    require(
+        innermost.oversubscription == 1,
+        f"{place}levels[0].oversubscription is "
+        f"{innermost.oversubscription:g}, but the innermost level joins devices, which cannot "
+        "be oversubscribed: move it to the level above",
+    )
+    require(
+        not innermost.rails,
+        f"{place}levels[0].rails is true, but the innermost level joins "
+        "devices, and rails join groups of devices: move it to the level above",
+    )
     for i in range(1, len(levels)):
-        require(levels[i].group > levels[i - 1].group, f"{place}levels[{i}].group is "
-                f"{levels[i].group}, but levels go from the inside out: more than the "
-                f"{levels[i - 1].group} of levels[{i - 1}] is expected")
-    return Machine(name, source, estimates, matmul_efficiency_by_width=by_width, levels=levels,
-                   **values)
+        require(
+            levels[i].group > levels[i - 1].group,
+            f"{place}levels[{i}].group is "
+            f"{levels[i].group}, but levels go from the inside out: more than the "
+            f"{levels[i - 1].group} of levels[{i - 1}] is expected",
+        )
+    return Machine(
+        name, source, estimates, matmul_efficiency_by_width=by_width, levels=levels, **values
+    )
 
 
-@lru_cache(maxsize=None)
+@cache
 def machine_names() -> List[str]:
     """The machines of data/machines/."""
     return [name[:-5] for name in sorted(os.listdir(MACHINES)) if name.endswith(".json")]
@@ -240,7 +273,10 @@ def find_machine(name: str) -> Machine:
     if name in known:
         path = os.path.join(MACHINES, name + ".json")
         return read_machine(read_json_file(path), name, f"{name}.json: ")
-    require(os.path.exists(name), f"there is no machine or file named '{name}'"
-            f"{did_you_mean(name, known)}; machines: {', '.join(known)}; or give the path of a "
-            "JSON file")
+    require(
+        os.path.exists(name),
+        f"there is no machine or file named '{name}'"
+        f"{did_you_mean(name, known)}; machines: {', '.join(known)}; or give the path of a "
+        "JSON file",
+    )
     return read_machine(read_json_file(name), name, f"{name}: ")

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from typing import List, NamedTuple
 
 from ringside.planning.formulas import state
-from ringside.planning.formulas.activations import (block_activations, blocks_in_flight,
-                                                    deferred_activations, embedding_activations,
-                                                    head_activations)
+from ringside.planning.formulas.activations import (
+    block_activations,
+    blocks_in_flight,
+    deferred_activations,
+    embedding_activations,
+    head_activations,
+)
 from ringside.planning.formulas.parameters import parameter_count, stage_parameters, whole_block
 from ringside.planning.formulas.step_memory import StepMemory
 from ringside.planning.formulas.symbols import tensor_ranks
@@ -65,20 +69,26 @@ def _add_state(memory: RankMemory, model: Model, plan: Plan, parameters: float) 
     types, shards = plan.types, state.shards_of(plan)
     copies = named("n_g", plan.gradient_copies)
     reduced = copies * parameters if plan.gradient_copies > 1 else parameters
-    memory.add("parameters", "parameters",
-               state.parameter_bytes(parameters, types, shards.parameters))
+    memory.add(
+        "parameters", "parameters", state.parameter_bytes(parameters, types, shards.parameters)
+    )
     memory.add("gradients", "gradients", state.gradient_bytes(reduced, types, shards.gradients))
-    memory.add("masters", "optimizer_state",
-               state.master_bytes(parameters, types, shards.optimizer))
-    memory.add("optimizer state", "optimizer_state",
-               state.moment_bytes(parameters, types, shards.optimizer))
+    memory.add(
+        "masters", "optimizer_state", state.master_bytes(parameters, types, shards.optimizer)
+    )
+    memory.add(
+        "optimizer state",
+        "optimizer_state",
+        state.moment_bytes(parameters, types, shards.optimizer),
+    )
     # Ringside makes the whole part of the model, and then shards it.
     if model.own and shards.parameters > 1:
         memory.at_start = float(state.parameter_bytes(parameters, types, 1))
 
 
-def _add_under_way(memory: RankMemory, model: Model, plan: Plan, part: PipelinePart,
-                   parameters: float) -> None:
+def _add_under_way(
+    memory: RankMemory, model: Model, plan: Plan, part: PipelinePart, parameters: float
+) -> None:
     """Units that ZeRO stage 3 gathers and reduces, and buckets of stage 2."""
     t, types = tensor_ranks(plan), plan.types
     if state.shards_of(plan).parameters > 1:
@@ -88,8 +98,11 @@ def _add_under_way(memory: RankMemory, model: Model, plan: Plan, part: PipelineP
         memory.add("gradients under way", "gradients", state.reduced_units(block, unit, types))
     if plan.stage == 2 and plan.state_ranks > 1:
         matrix = memory.put(state.largest_parameter(model, t, part))
-        memory.add("gradients under way", "gradients",
-                   state.reduced_buckets(parameters, matrix, plan.bucket_bytes, types))
+        memory.add(
+            "gradients under way",
+            "gradients",
+            state.reduced_buckets(parameters, matrix, plan.bucket_bytes, types),
+        )
 
 
 def _add_activations(memory: RankMemory, model: Model, plan: Plan, part: PipelinePart) -> None:
@@ -101,9 +114,17 @@ def _add_activations(memory: RankMemory, model: Model, plan: Plan, part: Pipelin
     memory.put(blocks_in_flight(plan, part))
     if at.deferred_blocks > 0:
         memory.put(deferred_activations(model, plan))
-    memory.add("activations", "activations",
-               term("A", "activations of the blocks", step.of_blocks(at), Unit.BYTES,
-                    "blocks in flight, each with its activations; between I and W, what W needs"))
+    memory.add(
+        "activations",
+        "activations",
+        term(
+            "A",
+            "activations of the blocks",
+            step.of_blocks(at),
+            Unit.BYTES,
+            "blocks in flight, each with its activations; between I and W, what W needs",
+        ),
+    )
     where = "while backward runs through a block"
     if at.at == "head":
         memory.put(head_activations(model, plan))
@@ -111,11 +132,15 @@ def _add_activations(memory: RankMemory, model: Model, plan: Plan, part: Pipelin
     elif at.at == "embedding":
         memory.put(embedding_activations(model, plan))
         where = "while backward runs at the embedding"
-    memory.add("working memory", "activations", term("A_peak", where, step.working(at), Unit.BYTES,
-                                                     "planning/formulas/activations.py"))
+    memory.add(
+        "working memory",
+        "activations",
+        term("A_peak", where, step.working(at), Unit.BYTES, "planning/formulas/activations.py"),
+    )
     if model.own:
-        moving = (memory.of("activations") + memory.of("gradients") +
-                  memory.bytes_of("gathered units"))
+        moving = (
+            memory.of("activations") + memory.of("gradients") + memory.bytes_of("gathered units")
+        )
         memory.never_together = max(0.0, moving - step.most())
 
 
@@ -123,17 +148,29 @@ def memory_of_rank(whole: Model, plan: Plan, index: int) -> RankMemory:
     """Of a rank of the pipeline with this coordinate along pp. Tensor-parallel ranks need the same.
     The plan must be valid for the model. With activations if the model's blocks are known."""
     model, stages = on_mesh(whole, plan.mesh.size("ep")), plan.mesh.size("pp")
-    name = "only" if stages == 1 else "first" if index == 0 else \
-        "middle" if index + 1 < stages else "last"
+    name = (
+        "only"
+        if stages == 1
+        else "first"
+        if index == 0
+        else "middle"
+        if index + 1 < stages
+        else "last"
+    )
     memory = RankMemory(name, index)
     if not model.has_blocks:
         held = memory.put(term("P_stage", "all parameters", parameter_count(model)[-1]))
         _add_state(memory, model, plan, held)
         return memory
     part = pipeline_part(model, plan, index)
-    held = memory.put(term("P_stage", "parameters of the stage, on one rank",
-                           stage_parameters(model, tensor_ranks(plan), part),
-                           source="sum of its parts"))
+    held = memory.put(
+        term(
+            "P_stage",
+            "parameters of the stage, on one rank",
+            stage_parameters(model, tensor_ranks(plan), part),
+            source="sum of its parts",
+        )
+    )
     _add_state(memory, model, plan, held)
     _add_under_way(memory, model, plan, part, held)
     _add_activations(memory, model, plan, part)
@@ -143,5 +180,7 @@ def memory_of_rank(whole: Model, plan: Plan, index: int) -> RankMemory:
 def memory_of_stages(model: Model, plan: Plan) -> List[RankMemory]:
     """Of the first stage, one in the middle and the last."""
     stages = plan.mesh.size("pp")
-    return [memory_of_rank(model, plan, index)
-            for index in sorted({0, 1 if stages > 2 else 0, stages - 1})]
+    return [
+        memory_of_rank(model, plan, index)
+        for index in sorted({0, 1 if stages > 2 else 0, stages - 1})
+    ]

@@ -1,8 +1,8 @@
 """Mesh: how the ranks of a job are arranged in a grid. The same order as parallel/mesh_shape.hpp.
 
-    "dp=2,tp=3"              tp 0    tp 1    tp 2
-                    dp 0   rank 0  rank 1  rank 2        the last axis varies fastest
-                    dp 1   rank 3  rank 4  rank 5
+"dp=2,tp=3"              tp 0    tp 1    tp 2
+                dp 0   rank 0  rank 1  rank 2        the last axis varies fastest
+                dp 1   rank 3  rank 4  rank 5
 """
 
 import math
@@ -49,7 +49,7 @@ class Mesh:
         names = [name for name, _ in self.extents]
         if axis not in names:
             return 1
-        return math.prod(size for _, size in self.extents[names.index(axis) + 1:])
+        return math.prod(size for _, size in self.extents[names.index(axis) + 1 :])
 
     def axes(self) -> List[str]:
         return [name for name, _ in self.extents]
@@ -65,11 +65,11 @@ class Mesh:
         return [first + i * stride for i in range(self.size(axis))]
 
     def describe(self, rank: int) -> str:
-        """"pp=1,dp=0,tp=1": the coordinates."""
+        """ "pp=1,dp=0,tp=1": the coordinates."""
         return ",".join(f"{axis}={self.coordinate(rank, axis)}" for axis, _ in self.extents)
 
     def text(self) -> str:
-        """"pp=2,dp=2,tp=2", or "one device" without axes."""
+        """ "pp=2,dp=2,tp=2", or "one device" without axes."""
         return ",".join(f"{axis}={size}" for axis, size in self.extents) or "one device"
 
 
@@ -79,16 +79,27 @@ def parse_mesh(text: str, option: str = "--mesh") -> Mesh:
     named = [f"{axis} ({meaning})" for axis, (_, meaning) in AXES.items()]
     for part in text.split(",") if text else []:
         axis, equals, digits = part.partition("=")
-        require(equals, f"{option} {text}: expected AXIS=SIZE, got '{part}'; write for example "
-                f"{option} pp=2,dp=2,tp=2")
-        require(axis in AXES, f"{option} {text}: there is no axis '{axis}'; the axes are "
-                f"{', '.join(named[:-1])} and {named[-1]}")
-        require(axis not in extents, f"{option} {text}: the axis {axis} is named twice; name it "
-                "once")
+        require(
+            equals,
+            f"{option} {text}: expected AXIS=SIZE, got '{part}'; write for example "
+            f"{option} pp=2,dp=2,tp=2",
+        )
+        require(
+            axis in AXES,
+            f"{option} {text}: there is no axis '{axis}'; the axes are "
+            f"{', '.join(named[:-1])} and {named[-1]}",
+        )
+        require(
+            axis not in extents, f"{option} {text}: the axis {axis} is named twice; name it once"
+        )
         size = int(digits) if digits.isascii() and digits.isdigit() else 0
-        require(1 <= size <= LARGEST_SIZE, f"{option} {text}: expected a size of {axis} from 1 to "
-                f"{LARGEST_SIZE}, got '{digits}'")
+        require(
+            1 <= size <= LARGEST_SIZE,
+            f"{option} {text}: expected a size of {axis} from 1 to {LARGEST_SIZE}, got '{digits}'",
+        )
         extents[axis] = size
-        require(math.prod(extents.values()) <= LARGEST_SIZE, f"{option} {text}: a mesh has at most "
-                f"{LARGEST_SIZE} ranks; choose smaller sizes")
+        require(
+            math.prod(extents.values()) <= LARGEST_SIZE,
+            f"{option} {text}: a mesh has at most {LARGEST_SIZE} ranks; choose smaller sizes",
+        )
     return Mesh(tuple(extents.items()))

@@ -5,7 +5,7 @@ transformers."""
 
 import os
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from typing import Any, Dict, List, Optional
 
 from ringside.command_line import did_you_mean
@@ -98,24 +98,25 @@ class Model:
 
 # What a config.json says.
 
-@lru_cache(maxsize=None)
+
+@cache
 def _data(name: str) -> Dict[str, Any]:
     return read_json_file(os.path.join(DATA, name))
 
 
-@lru_cache(maxsize=None)
+@cache
 def family_of(model_type: str) -> Dict[str, Any]:
     """A line of families.json, with what it takes from the family that it is `as`."""
     family = dict(_data("families.json")["families"][model_type])
     below = family_of(family["as"]) if "as" in family else {}
     for key, value in below.items():
-        family[key] = {**value, **family.get(key, {})} if isinstance(value, dict) else \
-            family.get(key, value)
+        family[key] = (
+            {**value, **family.get(key, {})} if isinstance(value, dict) else family.get(key, value)
+        )
     return family
 
 
-def _count(fields: JsonFields, family: Dict[str, Any], member: str,
-           sizes: Dict[str, int]) -> int:
+def _count(fields: JsonFields, family: Dict[str, Any], member: str, sizes: Dict[str, int]) -> int:
     """A size, by its key or its default. Where the default is a number, null stands for the size
     that follows from others."""
     key, _, newer = family["counts"].get(member, member).partition(" or ")
@@ -137,30 +138,45 @@ def _count(fields: JsonFields, family: Dict[str, Any], member: str,
 def _dense_blocks(fields: JsonFields, layers: int) -> int:
     """Blocks without experts of a Qwen3-MoE, as transformers decides for each."""
     step, dense = fields.count("decoder_sparse_step", 1), fields.get("mlp_only_layers", [])
-    require(isinstance(dense, list) and all(type(each) is int for each in dense),
-            f"{fields.place}mlp_only_layers is {shown(dense)}, but a list of blocks' numbers is "
-            "expected")
+    require(
+        isinstance(dense, list) and all(type(each) is int for each in dense),
+        f"{fields.place}mlp_only_layers is {shown(dense)}, but a list of blocks' numbers is "
+        "expected",
+    )
     return sum(block in dense or (block + 1) % step != 0 for block in range(layers))
 
 
 def _sizes(fields: JsonFields, family: Dict[str, Any]) -> Dict[str, Any]:
     """The members of a Model that the config.json gives."""
     sizes: Dict[str, Any] = {}
-    for member in [*family["counts"], *(each for each in ("kv_heads", "head_size")
-                                        if each in family["defaults"])]:
+    for member in [
+        *family["counts"],
+        *(each for each in ("kv_heads", "head_size") if each in family["defaults"]),
+    ]:
         if member not in sizes:
             sizes[member] = _count(fields, family, member, sizes)
     for member, key in family.get("flags", {}).items():
         if key is not None:
             sizes[member] = fields.flag(key, family["defaults"].get(member, False))
-    only = {**family.get("only", {}), **{member: False for member, key in
-                                         family.get("flags", {}).items() if key is None}}
+    only = {
+        **family.get("only", {}),
+        **{member: False for member, key in family.get("flags", {}).items() if key is None},
+    }
     for key, value in only.items():
-        require(fields.get(key, value) == value, f"{fields.place}{key} is "
-                f"{shown(fields.get(key, value))}, but {shown(value)} alone is known here")
+        require(
+            fields.get(key, value) == value,
+            f"{fields.place}{key} is "
+            f"{shown(fields.get(key, value))}, but {shown(value)} alone is known here",
+        )
     sizes.update(family.get("always", {}))
-    parts = {part: {member.split(".")[1]: sizes.pop(member) for member in list(sizes)
-                    if member.startswith(part + ".")} for part in ("experts", "latent")}
+    parts = {
+        part: {
+            member.split(".")[1]: sizes.pop(member)
+            for member in list(sizes)
+            if member.startswith(part + ".")
+        }
+        for part in ("experts", "latent")
+    }
     if parts["experts"]:
         if family.get("experts_are_the_feed_forward_part"):
             parts["experts"]["d_ff"] = sizes["d_ff"]
@@ -176,9 +192,11 @@ def _refuse_unknown_keys(fields: JsonFields) -> None:
     """A key that is not read may change the number of parameters."""
     harmless = set(" ".join(_data("families.json")["without_effect"][1:]).split())
     for key, value in fields.content.items():
-        require(value is None or key in fields.read or key in harmless,
-                f"{fields.place}the key {shown(key)} = {shown(value)} is not known: if it does not "
-                "change the number of parameters, remove it from the file")
+        require(
+            value is None or key in fields.read or key in harmless,
+            f"{fields.place}the key {shown(key)} = {shown(value)} is not known: if it does not "
+            "change the number of parameters, remove it from the file",
+        )
 
 
 def read_model(content: Any, name: str, place: str) -> Model:
@@ -186,8 +204,11 @@ def read_model(content: Any, name: str, place: str) -> Model:
     fields = JsonFields(content, place)
     model_type = fields.text("model_type")
     families = list(_data("families.json")["families"])
-    require(model_type in families, f"{place}model_type is {shown(model_type)}, but llama, "
-            "mistral, mixtral, qwen3, qwen3_moe, gpt2, deepseek_v3 or feed_forward is expected")
+    require(
+        model_type in families,
+        f"{place}model_type is {shown(model_type)}, but llama, "
+        "mistral, mixtral, qwen3, qwen3_moe, gpt2, deepseek_v3 or feed_forward is expected",
+    )
     family = family_of(model_type)
     model = Model(name, fields.text("source", name), family["kind"])
     if model.kind == "parameters":
@@ -196,17 +217,26 @@ def read_model(content: Any, name: str, place: str) -> Model:
         attention = fields.text("attn_implementation", "eager")
         model = replace(model, fused_attention=attention != "eager")
     model = replace(model, **_sizes(fields, family))
-    require(model.heads == 0 or model.heads % model.kv_heads == 0, f"{place}{model.heads} heads "
-            f"cannot share {model.kv_heads} key and value heads evenly")
-    head_follows = model.heads > 0 and not model.latent and not fields.has("head_dim") and \
-        model.head_size == max(model.d_model // model.heads, 1)
-    require(not head_follows or model.d_model % model.heads == 0, f"{place}the width "
-            f"{model.d_model} does not divide into {model.heads} heads")
+    require(
+        model.heads == 0 or model.heads % model.kv_heads == 0,
+        f"{place}{model.heads} heads cannot share {model.kv_heads} key and value heads evenly",
+    )
+    head_follows = (
+        model.heads > 0
+        and not model.latent
+        and not fields.has("head_dim")
+        and model.head_size == max(model.d_model // model.heads, 1)
+    )
+    require(
+        not head_follows or model.d_model % model.heads == 0,
+        f"{place}the width {model.d_model} does not divide into {model.heads} heads",
+    )
     _refuse_unknown_keys(fields)
     return model
 
 
 # The models that have names.
+
 
 def size_names() -> List[str]:
     """The sizes of Ringside, smallest first: tiny, moe-tiny, lab, small, medium, large, xl."""
@@ -219,8 +249,15 @@ def own_model(name: str) -> Model:
     members = dict(zip(sizes["keys"], sizes[name]))
     routed, per_token = members.pop("experts.routed", 0), members.pop("experts.per_token", 0)
     experts = Experts(routed, per_token, members["d_ff"]) if routed else None
-    return Model(name, "transformer/config.cpp", "llama", **members, experts=experts, own=True,
-                 head_size=members["d_model"] // members["heads"])
+    return Model(
+        name,
+        "transformer/config.cpp",
+        "llama",
+        **members,
+        experts=experts,
+        own=True,
+        head_size=members["d_model"] // members["heads"],
+    )
 
 
 def model_names() -> List[str]:
@@ -238,9 +275,12 @@ def find_model(name: str) -> Model:
     if name in published:
         return read_model(_data("models.json")[name], name, f"models.json: {name}.")
     path = os.path.join(name, "config.json") if os.path.isdir(name) else name
-    require(os.path.exists(path), f"there is no model or file named '{name}'"
-            f"{did_you_mean(name, published + own)}; sizes of Ringside: {', '.join(own)}; "
-            f"published models: {', '.join(published)}; or give the path of a config.json")
+    require(
+        os.path.exists(path),
+        f"there is no model or file named '{name}'"
+        f"{did_you_mean(name, published + own)}; sizes of Ringside: {', '.join(own)}; "
+        f"published models: {', '.join(published)}; or give the path of a config.json",
+    )
     return read_model(read_json_file(path), path, f"{path}: ")
 
 

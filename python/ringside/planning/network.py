@@ -32,15 +32,20 @@ class MeshRanks:
     def __init__(self, mesh: Mesh):
         self._extents: Dict[str, Tuple[int, int]] = {
             axis: (mesh.size(axis), mesh.stride(axis)) if mesh.size(axis) > 1 else (1, 0)
-            for axis in AXES}
+            for axis in AXES
+        }
 
     def rank(self, pp: int, data: int) -> int:
         """The rank of context index 0 and tensor index 0; unit() has the others."""
         of = self._extents
         (fsdp, fsdp_stride), (ep, ep_stride) = of["fsdp"], of["ep"]
         both = data // ep
-        return (pp * of["pp"][1] + both // fsdp * of["dp"][1] + both % fsdp * fsdp_stride +
-                data % ep * ep_stride)
+        return (
+            pp * of["pp"][1]
+            + both // fsdp * of["dp"][1]
+            + both % fsdp * fsdp_stride
+            + data % ep * ep_stride
+        )
 
     def first_of_experts(self, data: int) -> int:
         """The data index of the first of those that exchange tokens for their experts."""
@@ -55,8 +60,9 @@ class MeshRanks:
         """Those that differ from rank(pp, data) along `axis` only."""
         size, stride = self._extents[axis]
         member = self.rank(pp, data)
-        return RankGroup(member - (member // stride % size * stride if size > 1 else 0), size,
-                         stride)
+        return RankGroup(
+            member - (member // stride % size * stride if size > 1 else 0), size, stride
+        )
 
     def group(self, axis: str, is_state: bool, pp: int, data: int) -> RankGroup:
         """Those that make the calls along an axis. Those of the state's axis shard it, or reduce
@@ -84,7 +90,8 @@ class Network:
                 return i
         raise RingsideError(
             f"ranks {group.first} and {group.last} are in different groups of "
-            f"{self.machine.levels[-1].name}, the widest level of {self.machine.name}")
+            f"{self.machine.levels[-1].name}, the widest level of {self.machine.name}"
+        )
 
     def level_along(self, group: RankGroup) -> Level:
         """That level as the group sees it, with the bandwidth along its rails."""
@@ -106,6 +113,7 @@ class Network:
             return 0.0
         key = (collective, group.count, self.level_of(group), group.stride, size)
         if key not in self._known:
-            self._known[key] = collective_seconds(collective, key[2], group.count, group.stride,
-                                                  size, self.machine)
+            self._known[key] = collective_seconds(
+                collective, key[2], group.count, group.stride, size, self.machine
+            )
         return self._known[key]

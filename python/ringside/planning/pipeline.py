@@ -19,8 +19,13 @@ OTHER_END = {"SEND_F": "RECV_F", "RECV_F": "SEND_F", "SEND_B": "RECV_B", "RECV_B
 
 def make_schedule(name: str, ranks: int, stages_per_rank: int, micro_batches: int) -> Schedule:
     """The computations of all ranks in a schedule of the catalogue."""
-    return Schedule(micro_batches, GENERATORS[name].placement(ranks, stages_per_rank), tuple(
-        actions_of(name, ranks, stages_per_rank, micro_batches, rank) for rank in range(ranks)))
+    return Schedule(
+        micro_batches,
+        GENERATORS[name].placement(ranks, stages_per_rank),
+        tuple(
+            actions_of(name, ranks, stages_per_rank, micro_batches, rank) for rank in range(ranks)
+        ),
+    )
 
 
 def other_stage(message: Action) -> int:
@@ -39,8 +44,11 @@ def message_of(schedule: Schedule, computation: Action, way: str) -> Optional[Ac
     none."""
     if computation.kind not in ("F", "B", "I"):
         return None
-    message = Action(f"{way}_{'F' if computation.kind == 'F' else 'B'}", computation.stage,
-                     computation.micro_batch)
+    message = Action(
+        f"{way}_{'F' if computation.kind == 'F' else 'B'}",
+        computation.stage,
+        computation.micro_batch,
+    )
     other, rank_of = other_stage(message), schedule.rank_of
     between = 0 <= other < len(rank_of) and rank_of[other] != rank_of[message.stage]
     return message if between else None
@@ -131,7 +139,10 @@ def in_order(lowered: Schedule) -> List[Tuple[int, int]]:
                 done[rank] += 1
                 moved = True
     for rank, actions in enumerate(lowered.actions):
-        require(done[rank] == len(actions), f"rank {rank} waits in "
-                f"{actions[min(done[rank], len(actions) - 1)].text()} forever, so the schedule has "
-                "no end: `ringside prove pipeline` says why")
+        require(
+            done[rank] == len(actions),
+            f"rank {rank} waits in "
+            f"{actions[min(done[rank], len(actions) - 1)].text()} forever, so the schedule has "
+            "no end: `ringside prove pipeline` says why",
+        )
     return order

@@ -12,8 +12,14 @@ from ringside.library import RingsideError
 from ringside.planning.json_fields import require
 from ringside.planning.mesh import Mesh
 from ringside.planning.model import Model
-from ringside.planning.schedules import (GENERATORS, UNLIMITED, Action, Schedule, actions_of,
-                                         layers_of_stage)
+from ringside.planning.schedules import (
+    GENERATORS,
+    UNLIMITED,
+    Action,
+    Schedule,
+    actions_of,
+    layers_of_stage,
+)
 
 RECOMPUTE_NAMES = ("none", "selective", "full")
 EXCHANGES = ("all_gather", "ring", "ulysses")  # of context parallel: --context
@@ -42,9 +48,12 @@ def recomputation_from(text: str) -> Recomputation:
     every = re.fullmatch(r"every=(\d+)", text, re.ASCII)
     nested = re.fullmatch(r"nested=(\d+),(\d+)", text, re.ASCII)
     blocks, inner = (int(every[1]), 0) if every else map(int, nested.groups()) if nested else (0, 0)
-    require(blocks >= 1 and (every or 1 <= inner < blocks), "expected none, selective, full, "
-            "every=K for groups of K blocks, or nested=K1,K2 for groups of K1 with smaller ones of "
-            f"K2 in them; got '{text}'")
+    require(
+        blocks >= 1 and (every or 1 <= inner < blocks),
+        "expected none, selective, full, "
+        "every=K for groups of K blocks, or nested=K1,K2 for groups of K1 with smaller ones of "
+        f"K2 in them; got '{text}'",
+    )
     return Recomputation("full", blocks, inner)
 
 
@@ -147,6 +156,7 @@ class Plan:
 
 # The pipeline's schedule.
 
+
 def schedule_names() -> List[str]:
     return list(GENERATORS)
 
@@ -167,6 +177,7 @@ def schedule_from_file(plan: Plan) -> Schedule:
     """Reads a plan's csv:FILE. The error says what is wrong if it is not for the plan's ranks and
     micro-batches."""
     from ringside.planning import schedule_file  # few plans have a file
+
     return schedule_file.read(plan.schedule, plan.mesh.size("pp"), plan.micro_batches)
 
 
@@ -200,6 +211,7 @@ def _of_rank(name: str, p: int, v: int, m: int, rank: int) -> Schedule:
 
 
 # What a rank of the pipeline holds.
+
 
 class Moment(NamedTuple):
     """What a rank holds while one of its actions runs. Blocks and micro-batches are those of all
@@ -242,19 +254,33 @@ class _Holdings:
     """Follows the actions of a rank, and notes what it holds in each. `others` micro-batches are in
     flight in each stage until its last B."""
 
-    def __init__(self, schedule: Schedule, layers: int, others: float, blocks: float,
-                 has_head: bool):
+    def __init__(
+        self, schedule: Schedule, layers: int, others: float, blocks: float, has_head: bool
+    ):
         self.schedule, self.layers, self.others = schedule, layers, others
-        self.now = Moment("", others * blocks, 0.0, others if has_head else 0.0, 0.0, 0.0, 0.0,
-                          False, False, False, False, False)
+        self.now = Moment(
+            "",
+            others * blocks,
+            0.0,
+            others if has_head else 0.0,
+            0.0,
+            0.0,
+            0.0,
+            False,
+            False,
+            False,
+            False,
+            False,
+        )
         self.most = 0.0
         self.moments: Dict[Moment, None] = {}
         self.begun: Set[int] = set()  # stages of which a B or W has begun
 
     def change(self, **by: float) -> None:
         """Adds to what the rank holds."""
-        self.now = self.now._replace(**{name: getattr(self.now, name) + more
-                                        for name, more in by.items()})
+        self.now = self.now._replace(
+            **{name: getattr(self.now, name) + more for name, more in by.items()}
+        )
 
     def note(self, at: str, is_at_start: bool = False) -> None:
         self.most = max(self.most, self.now.blocks + self.now.deferred_blocks)
@@ -264,8 +290,9 @@ class _Holdings:
         kind, stage, micro_batch = action
         here = len(layers_of_stage(self.layers, self.schedule.stages, stage))
         is_last, is_input, is_embedding = stage + 1 == self.schedule.stages, kind == "I", stage == 0
-        self.now = self.now._replace(is_at_head=is_last, is_first=kind in ("B", "W") and
-                                     stage not in self.begun)
+        self.now = self.now._replace(
+            is_at_head=is_last, is_first=kind in ("B", "W") and stage not in self.begun
+        )
         if kind == "F":
             self.change(blocks=here)
             self.note("head" if is_last else "forward")
@@ -295,8 +322,11 @@ class _Holdings:
             return
         self.note(at, is_at_start=True)
         for blocks in (here - 1, 1):
-            self.change(blocks=-done * blocks, deferred_blocks=deferred * blocks,
-                        gradients=blocks * self.now.is_first)
+            self.change(
+                blocks=-done * blocks,
+                deferred_blocks=deferred * blocks,
+                gradients=blocks * self.now.is_first,
+            )
             if at:
                 self.note(at)
             at = ""
@@ -306,14 +336,23 @@ class _Holdings:
 def _part_of(layers: int, schedule: Schedule, rank: int, others: float) -> PipelinePart:
     stages = schedule.stages_of(rank)
     blocks = float(sum(len(layers_of_stage(layers, schedule.stages, stage)) for stage in stages))
-    messages = sum(0 <= other < schedule.stages and schedule.rank_of[other] != rank
-                   for stage in stages for other in (stage - 1, stage + 1))
+    messages = sum(
+        0 <= other < schedule.stages and schedule.rank_of[other] != rank
+        for stage in stages
+        for other in (stage - 1, stage + 1)
+    )
     has_head = schedule.rank_of[-1] == rank
     holdings = _Holdings(schedule, layers, others, blocks, has_head)
     for action in schedule.actions[rank]:
         holdings.run(action)
-    return PipelinePart(blocks, schedule.rank_of[0] == rank, has_head, holdings.most,
-                        float(messages), tuple(holdings.moments))
+    return PipelinePart(
+        blocks,
+        schedule.rank_of[0] == rank,
+        has_head,
+        holdings.most,
+        float(messages),
+        tuple(holdings.moments),
+    )
 
 
 def pipeline_part(model: Model, plan: Plan, rank: int) -> PipelinePart:
@@ -327,6 +366,7 @@ def pipeline_part(model: Model, plan: Plan, rank: int) -> PipelinePart:
 
 # What does not fit together.
 
+
 def _require_schedule(plan: Plan) -> None:
     """Of a schedule that is not in the catalogue: it must exist, and not hang."""
     if plan.schedule.startswith("csv:"):
@@ -334,9 +374,11 @@ def _require_schedule(plan: Plan) -> None:
             schedule_from_file(plan)  # which the program proves
         return
     names = schedule_names()
-    raise RingsideError(f"there is no schedule named '{plan.schedule}'"
-                        f"{did_you_mean(plan.schedule, names)}; there are {', '.join(names[:-1])} "
-                        f"and {names[-1]}, and csv:FILE for your own")
+    raise RingsideError(
+        f"there is no schedule named '{plan.schedule}'"
+        f"{did_you_mean(plan.schedule, names)}; there are {', '.join(names[:-1])} "
+        f"and {names[-1]}, and csv:FILE for your own"
+    )
 
 
 def _require_context(plan: Plan, heads: int, kv_heads: int) -> None:
@@ -345,14 +387,20 @@ def _require_context(plan: Plan, heads: int, kv_heads: int) -> None:
     if ranks == 1:
         return
     pieces = 2 * ranks if plan.token_order == "zigzag" else ranks
-    require(plan.sequence % pieces == 0, f"sequences of {plan.sequence} tokens do not divide into "
-            f"{pieces} equal pieces, which {plan.token_order} order needs on {ranks} "
-            f"context-parallel ranks: choose a --sequence that is a multiple of {pieces}")
+    require(
+        plan.sequence % pieces == 0,
+        f"sequences of {plan.sequence} tokens do not divide into "
+        f"{pieces} equal pieces, which {plan.token_order} order needs on {ranks} "
+        f"context-parallel ranks: choose a --sequence that is a multiple of {pieces}",
+    )
     if plan.exchange == "ulysses":
-        require(heads % ranks == 0 and kv_heads % ranks == 0, "--context ulysses divides the heads "
-                f"of a rank, {heads} query and {kv_heads} key heads, among {ranks} "
-                f"context-parallel ranks: choose a cp that divides {math.gcd(heads, kv_heads)}, "
-                "or --context ring")
+        require(
+            heads % ranks == 0 and kv_heads % ranks == 0,
+            "--context ulysses divides the heads "
+            f"of a rank, {heads} query and {kv_heads} key heads, among {ranks} "
+            f"context-parallel ranks: choose a cp that divides {math.gcd(heads, kv_heads)}, "
+            "or --context ring",
+        )
 
 
 def validate(plan: Plan, model: Model) -> None:
@@ -360,37 +408,60 @@ def validate(plan: Plan, model: Model) -> None:
     contradict each other."""
     mesh, name, experts = plan.mesh, model.name, model.experts
     t, p, n, c = (mesh.size(axis) for axis in ("tp", "pp", "ep", "cp"))
-    require(model.has_blocks or t == p == 1, f"only the state of {name} can be accounted for, and "
-            "only with the axes dp and fsdp: leave out tp and pp")
+    require(
+        model.has_blocks or t == p == 1,
+        f"only the state of {name} can be accounted for, and "
+        "only with the axes dp and fsdp: leave out tp and pp",
+    )
     require(n == 1 or experts, f"ep divides experts, and {name} has none: leave out ep")
     routed = experts.routed if experts else 0
-    require(routed % n == 0, f"the {routed} experts of {name} "
-            f"do not divide by ep={n}")
+    require(routed % n == 0, f"the {routed} experts of {name} do not divide by ep={n}")
     if not model.has_blocks:
         return
-    require(not plan.sequence_parallel or not experts, "sequence parallel is not known for models "
-            "with experts: leave out --sequence-parallel")
+    require(
+        not plan.sequence_parallel or not experts,
+        "sequence parallel is not known for models with experts: leave out --sequence-parallel",
+    )
     require(model.heads % t == 0, f"the {model.heads} heads of {name} do not divide by tp={t}")
     require(model.d_ff % t == 0, f"d_ff {model.d_ff} of {name} does not divide by tp={t}")
-    require(model.kv_heads % t == 0 or t % model.kv_heads == 0, f"the {model.kv_heads} key and "
-            f"value heads of {name} can neither be divided nor replicated evenly over tp={t}")
+    require(
+        model.kv_heads % t == 0 or t % model.kv_heads == 0,
+        f"the {model.kv_heads} key and "
+        f"value heads of {name} can neither be divided nor replicated evenly over tp={t}",
+    )
     require(p <= model.layers, f"pp={p} has more stages than {name} has blocks ({model.layers})")
     generator = GENERATORS.get(plan.schedule)
-    require(not generator or plan.chunks in (1, stages_per_rank(plan)), f"--chunks {plan.chunks} "
-            f"needs --schedule interleaved, looped_bfs or interleaved_zb, not {plan.schedule}")
-    require(not generator or not generator.whole_rounds or plan.micro_batches % p == 0,
-            f"the {plan.schedule} schedule needs a multiple of pp={p} micro-batches, not "
-            f"{plan.micro_batches}")
+    require(
+        not generator or plan.chunks in (1, stages_per_rank(plan)),
+        f"--chunks {plan.chunks} "
+        f"needs --schedule interleaved, looped_bfs or interleaved_zb, not {plan.schedule}",
+    )
+    require(
+        not generator or not generator.whole_rounds or plan.micro_batches % p == 0,
+        f"the {plan.schedule} schedule needs a multiple of pp={p} micro-batches, not "
+        f"{plan.micro_batches}",
+    )
     if not generator:
         _require_schedule(plan)
     # The first stage may have the embedding alone and the last one the head (layers_of_stage()).
     stages = len(placement_of(plan))
-    require(stages <= model.layers + (2 if stages > p else 0), f"the {model.layers} blocks of "
-            f"{name} do not suffice for {stages} stages: choose a smaller pp or fewer --chunks")
-    require(not plan.sequence_parallel or t > 1,
-            "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh")
-    require(c == 1 or model.kind == "llama", "context parallel is known for models with fused "
-            f"attention only, not for {name}: leave out cp")
+    require(
+        stages <= model.layers + (2 if stages > p else 0),
+        f"the {model.layers} blocks of "
+        f"{name} do not suffice for {stages} stages: choose a smaller pp or fewer --chunks",
+    )
+    require(
+        not plan.sequence_parallel or t > 1,
+        "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh",
+    )
+    require(
+        c == 1 or model.kind == "llama",
+        "context parallel is known for models with fused "
+        f"attention only, not for {name}: leave out cp",
+    )
     _require_context(plan, model.heads // t, max(1, model.kv_heads // t))
-    require(not plan.sequence_parallel or plan.rank_sequence % t == 0, "sequence parallel divides "
-            f"a sequence of {plan.rank_sequence} tokens by tp={t}, which leaves a remainder")
+    require(
+        not plan.sequence_parallel or plan.rank_sequence % t == 0,
+        "sequence parallel divides "
+        f"a sequence of {plan.rank_sequence} tokens by tp={t}, which leaves a remainder",
+    )

@@ -26,8 +26,9 @@ class Quantity(float):
 
     __slots__ = ("symbol", "operation", "operands")
 
-    def __new__(cls, value: float, symbol: str = "", operation: str = "",
-                operands: Tuple[float, ...] = ()) -> "Quantity":
+    def __new__(
+        cls, value: float, symbol: str = "", operation: str = "", operands: Tuple[float, ...] = ()
+    ) -> "Quantity":
         self = super().__new__(cls, value)
         self.symbol, self.operation, self.operands = symbol, operation, operands
         return self
@@ -39,6 +40,7 @@ class Quantity(float):
 def _operators(sign: str, compute: Callable[[float, float], float]) -> Tuple[Callable, Callable]:
     def operation(a: float, b: float) -> Quantity:
         return Quantity(compute(float(a), float(b)), operation=sign, operands=(a, b))
+
     return operation, lambda b, a: operation(a, b)
 
 
@@ -49,8 +51,12 @@ def divided(a: float, b: float) -> float:
     return math.nan if a == 0 else math.copysign(math.inf, a)
 
 
-for _name, _sign, _compute in (("add", "+", operator.add), ("sub", "-", operator.sub),
-                               ("mul", "*", operator.mul), ("truediv", "/", divided)):
+for _name, _sign, _compute in (
+    ("add", "+", operator.add),
+    ("sub", "-", operator.sub),
+    ("mul", "*", operator.mul),
+    ("truediv", "/", divided),
+):
     _there, _back = _operators(_sign, _compute)
     setattr(Quantity, f"__{_name}__", _there)
     setattr(Quantity, f"__r{_name}__", _back)
@@ -60,6 +66,7 @@ def _function(name: str, compute: Callable[..., float]) -> Callable[..., float]:
     def apply(*of: float) -> float:
         value = compute(*map(float, of))
         return Quantity(value, operation=name, operands=of) if _keeps_formulas else value
+
     return apply
 
 
@@ -129,6 +136,7 @@ def numbers(of: float) -> str:
 
 # Terms: lines of a derivation.
 
+
 class Unit(enum.Enum):
     NUMBER, BYTES, SECONDS, FLOPS, DEVICES, TOKENS, SHARE = range(7)
 
@@ -137,14 +145,15 @@ class Term(Quantity):
     """A formula with its result, its unit and its source. In another formula it is an input."""
 
     __slots__ = ("what", "formula", "unit", "source")
-    what: str        # "activations of a block, for one micro-batch"
+    what: str  # "activations of a block, for one micro-batch"
     formula: float
     unit: Unit
-    source: str      # "Korthikanti et al. 2022, equation 2"
+    source: str  # "Korthikanti et al. 2022, equation 2"
 
 
-def term(symbol: str, what: str, formula: float, unit: Unit = Unit.NUMBER,
-         source: str = "") -> Term:
+def term(
+    symbol: str, what: str, formula: float, unit: Unit = Unit.NUMBER, source: str = ""
+) -> Term:
     """A line of the derivation; within values_only() its plain number."""
     if not _keeps_formulas:
         return float(formula)  # type: ignore[return-value]
@@ -165,25 +174,26 @@ def source_of(of: float) -> str:
 
 # Numbers as text.
 
+
 def rounded(value: float) -> float:
     """To the nearest integer; halves go away from zero."""
-    if not math.isfinite(value) or abs(value) >= 2 ** 52:
+    if not math.isfinite(value) or abs(value) >= 2**52:
         return value
     return math.copysign(math.floor(abs(value) + 0.5), value)
 
 
 def with_commas(integer: float) -> str:
-    """"219,848,638,464"."""
+    """ "219,848,638,464"."""
     return f"{'-' if integer < 0 else ''}{abs(integer):,.0f}"
 
 
 def four_digits(value: float) -> str:
-    """"3,518", "59.25", "0.1234": more digits only before the point."""
+    """ "3,518", "59.25", "0.1234": more digits only before the point."""
     return with_commas(rounded(value)) if abs(value) >= 999.95 else f"{value:.4g}"
 
 
 def number_text(number: float) -> str:
-    """"2,048", "4.6e14", "0.75": a number within a formula."""
+    """ "2,048", "4.6e14", "0.75": a number within a formula."""
     brief = f"{number:.4g}".replace("e+", "e").replace("e0", "e").replace("e-0", "e-")
     is_integer = math.isfinite(number) and number == math.floor(number) and abs(number) < 1e15
     is_round = abs(number) >= 1e9 and float(brief) == number
@@ -191,7 +201,7 @@ def number_text(number: float) -> str:
 
 
 def text_with_unit(value: float, unit: Unit) -> str:
-    """"3,517,578,215,424 B = 3,518 GB", "1.102 s", "31.5 %"."""
+    """ "3,517,578,215,424 B = 3,518 GB", "1.102 s", "31.5 %"."""
     if unit is Unit.BYTES:
         text = with_commas(rounded(value)) + " B"
         return text if abs(value) < 1e6 else f"{text} = {four_digits(value / 1e9)} GB"

@@ -90,8 +90,9 @@ class RankTrace:
 
     def within(self, begin: float, end: float) -> List[Span]:
         """The spans that begin and end within a part of the trace, to the rounding of a file."""
-        return [span for span in self.spans
-                if span.start >= begin - 1e-9 and span.end <= end + 1e-9]
+        return [
+            span for span in self.spans if span.start >= begin - 1e-9 and span.end <= end + 1e-9
+        ]
 
     def busy_seconds(self, spans: Iterable[Span]) -> List[float]:
         """Of each, the seconds in which its rank does not wait."""
@@ -109,6 +110,7 @@ class RankTrace:
 
 # Files.
 
+
 def times_of(event: JsonFields) -> Tuple[float, float]:
     start = event.number("ts", NOT_NEGATIVE) * 1e-6
     return start, start + event.number("dur", NOT_NEGATIVE) * 1e-6
@@ -117,8 +119,12 @@ def times_of(event: JsonFields) -> Tuple[float, float]:
 def span_of(event: JsonFields) -> Span:
     kind, name = event.text("cat"), event.text("name")
     args = event.object("args") if event.has("args") else JsonFields({}, "")
-    span = Span(kind if kind in ("call", "wait", "phase") else "op", name, args.text("data", ""),
-                *times_of(event))
+    span = Span(
+        kind if kind in ("call", "wait", "phase") else "op",
+        name,
+        args.text("data", ""),
+        *times_of(event),
+    )
     if kind == "call":
         span.size = int(args.number("bytes", NOT_NEGATIVE, 0))
         span.queued = args.number("queued_us", NOT_NEGATIVE, span.start * 1e6) * 1e-6
@@ -128,8 +134,13 @@ def span_of(event: JsonFields) -> Span:
 def step_of(event: JsonFields) -> Step:
     """What the receiver got in a step of a call: "all_reduce step 3"."""
     number = re.search(r"\d+$", event.text("name"))
-    return Step(int(number[0]) if number else 0, -1, 0.0, times_of(event)[1],
-                int(event.object("args").number("bytes", NOT_NEGATIVE)))
+    return Step(
+        int(number[0]) if number else 0,
+        -1,
+        0.0,
+        times_of(event)[1],
+        int(event.object("args").number("bytes", NOT_NEGATIVE)),
+    )
 
 
 def read_traces(path: str) -> List[RankTrace]:
@@ -178,17 +189,27 @@ def chrome_trace(ranks: List[RankTrace]) -> Dict[str, Any]:
     events: List[Dict[str, Any]] = []
     tracks = {"compute": 0, "communication": 1}
     for trace in ranks:
+
         def about(what: str, track: int, args: Dict[str, Any], rank: int = trace.rank) -> None:
-            events.append({"ph": "M", "name": what, "pid": rank, "tid": track, "ts": 0.0,
-                           "args": args})
+            events.append(
+                {"ph": "M", "name": what, "pid": rank, "tid": track, "ts": 0.0, "args": args}
+            )
+
         about("process_name", 0, {"name": trace.name})
         about("process_sort_index", 0, {"sort_index": trace.rank})
         for name, track in tracks.items():
             about("thread_name", track, {"name": name})
             about("thread_sort_index", track, {"sort_index": track})
         for span in trace.spans:
-            event = {"ph": "X", "name": span.name, "pid": trace.rank, "tid": tracks[span.track],
-                     "ts": span.start * 1e6, "cat": span.kind, "dur": span.seconds * 1e6}
+            event = {
+                "ph": "X",
+                "name": span.name,
+                "pid": trace.rank,
+                "tid": tracks[span.track],
+                "ts": span.start * 1e6,
+                "cat": span.kind,
+                "dur": span.seconds * 1e6,
+            }
             args: Dict[str, Any] = {"data": span.about} if span.about else {}
             if span.kind == "call":
                 args.update(bytes=span.size, queued_us=span.start * 1e6)
@@ -197,6 +218,7 @@ def chrome_trace(ranks: List[RankTrace]) -> Dict[str, Any]:
 
 
 # What a trace says of a step.
+
 
 def step_parts(ranks: List[RankTrace]) -> Dict[str, float]:
     """Seconds of one step: the mean over ranks and recorded steps of "step", "forward", "backward",
@@ -225,14 +247,20 @@ def stages_of_trace(ranks: List[RankTrace]) -> List[MeasuredStage]:
 
     measured: List[MeasuredStage] = []
     for number in sorted(stages):
-        require(number == len(measured), f"the trace shows stage {number} but not stage "
-                f"{len(measured)}: it must be one of all ranks")
+        require(
+            number == len(measured),
+            f"the trace shows stage {number} but not stage "
+            f"{len(measured)}: it must be one of all ranks",
+        )
         stage = stages[number]
         forward, weight = mean(stage, "forward"), mean(stage, "backward weight")
         whole = mean(stage, "backward") + mean(stage, "backward input") + weight
-        require(forward > 0 and whole > 0, f"the trace shows no "
-                f"{'backward' if forward > 0 else 'forward'} of stage {number}: it must be one of "
-                "`ringside train --trace`")
+        require(
+            forward > 0 and whole > 0,
+            f"the trace shows no "
+            f"{'backward' if forward > 0 else 'forward'} of stage {number}: it must be one of "
+            "`ringside train --trace`",
+        )
         measured.append(MeasuredStage(forward, whole, weight, mean(stage, "update")))
     require(measured, "the trace shows no forward: it must be one of `ringside train --trace`")
     return measured

@@ -23,15 +23,20 @@ class Replicas:
         self.state_axis = plan.state_axis
         self.one_axis = sum(plan.mesh.size(axis) > 1 for axis in ("dp", "fsdp", "ep")) <= 1
         # Of the units, and [data][pipeline rank] the shapes that times_of() depends on.
-        self.units = [[self.mesh.unit(rank, data) for rank in range(self.pipeline_ranks)]
-                      for data in range(self.count)]
-        self.shapes = [tuple(self._shape(rank, data) for rank in range(self.pipeline_ranks))
-                       for data in range(self.count)]
+        self.units = [
+            [self.mesh.unit(rank, data) for rank in range(self.pipeline_ranks)]
+            for data in range(self.count)
+        ]
+        self.shapes = [
+            tuple(self._shape(rank, data) for rank in range(self.pipeline_ranks))
+            for data in range(self.count)
+        ]
         self.silent: Optional[str] = None  # an axis whose communication takes no time
         self._known: Dict[Tuple[Optional[str], Tuple[Shape, ...]], Tuple[StageTimes, ...]] = {}
 
-    def make(self, stragglers: Stragglers, fold: bool,
-             silent: Optional[str] = None) -> List[Replica]:
+    def make(
+        self, stragglers: Stragglers, fold: bool, silent: Optional[str] = None
+    ) -> List[Replica]:
         """All replicas, or with `fold` one of those that nothing distinguishes: the same durations
         and the same slow ranks. With two axes that divide the batch it also matters with whom a
         replica communicates, so then only all or none are folded."""
@@ -60,10 +65,18 @@ class Replicas:
 
     def _shape(self, rank: int, data: int) -> Shape:
         mesh, network = self.mesh, self.network
-        here = [mesh.along("tp", rank, data), mesh.along("cp", rank, data),
-                mesh.along("ep", rank, data), mesh.group(self.state_axis, True, rank, data)]
-        others = {self.rank_of[stage + way] for stage, holder in enumerate(self.rank_of)
-                  for way in (-1, 1) if holder == rank and 0 <= stage + way < len(self.rank_of)}
+        here = [
+            mesh.along("tp", rank, data),
+            mesh.along("cp", rank, data),
+            mesh.along("ep", rank, data),
+            mesh.group(self.state_axis, True, rank, data),
+        ]
+        others = {
+            self.rank_of[stage + way]
+            for stage, holder in enumerate(self.rank_of)
+            for way in (-1, 1)
+            if holder == rank and 0 <= stage + way < len(self.rank_of)
+        }
         here.append(here[1]._replace(count=2))  # the messages of a ring along cp
         a = mesh.rank(rank, data)
         for b in (mesh.rank(other, data) for other in sorted(others) if other != rank):
@@ -74,8 +87,9 @@ class Replicas:
         """Replicas of the same shape share them."""
         key = (self.silent, self.shapes[data])
         if key not in self._known:
-            self._known[key] = tuple(self._times_of(stage, data)
-                                     for stage in range(len(self.load.stages)))
+            self._known[key] = tuple(
+                self._times_of(stage, data) for stage in range(len(self.load.stages))
+            )
         return self._known[key]
 
     def _times_of(self, stage: int, data: int) -> StageTimes:
@@ -84,8 +98,12 @@ class Replicas:
         context, state = mesh.along("cp", rank, data), self.state_axis
         shards = mesh.group(state, True, rank, data)
 
-        def waited(tensor_calls: List[Calls], context_calls: List[Calls], attention: float,
-                   expert_calls: List[Calls]) -> float:
+        def waited(
+            tensor_calls: List[Calls],
+            context_calls: List[Calls],
+            attention: float,
+            expert_calls: List[Calls],
+        ) -> float:
             seconds = 0.0
             for calls in tensor_calls:
                 seconds += self._seconds(calls, "tp", tensor)
@@ -96,25 +114,38 @@ class Replicas:
 
         buckets = 0 if self.silent == state else int(load.reduce.count)
         return StageTimes(
-            load.forward, load.input, load.weight,
-            waited(load.tensor_forward, load.context_forward, load.attention_forward,
-                   load.expert_forward),
-            waited(load.tensor_backward, load.context_backward, load.attention_backward,
-                   load.expert_backward),
-            self._units(load.gather_forward, shards), self._units(load.gather_backward, shards),
-            self._units(load.scatter, shards), load.blocks,
+            load.forward,
+            load.input,
+            load.weight,
+            waited(
+                load.tensor_forward,
+                load.context_forward,
+                load.attention_forward,
+                load.expert_forward,
+            ),
+            waited(
+                load.tensor_backward,
+                load.context_backward,
+                load.attention_backward,
+                load.expert_backward,
+            ),
+            self._units(load.gather_forward, shards),
+            self._units(load.gather_backward, shards),
+            self._units(load.scatter, shards),
+            load.blocks,
             self._message_seconds(stage, stage + 1, data),
             self._message_seconds(stage, stage - 1, data),
-            buckets, self._seconds(load.reduce, state, shards) / buckets if buckets > 0 else 0.0,
-            load.reduces_each)
+            buckets,
+            self._seconds(load.reduce, state, shards) / buckets if buckets > 0 else 0.0,
+            load.reduces_each,
+        )
 
     def _seconds(self, calls: Calls, axis: str, group: RankGroup) -> float:
         if calls.count == 0 or self.silent == axis:
             return 0.0
         return calls.count * self.network.collective_seconds(calls.collective, group, calls.size)
 
-    def _context_seconds(self, all_calls: List[Calls], attention: float,
-                         group: RankGroup) -> float:
+    def _context_seconds(self, all_calls: List[Calls], attention: float, group: RankGroup) -> float:
         """What `attention` seconds of computing do not hide of a ring's messages; or all of
         collectives."""
         if self.silent == "cp":
@@ -123,10 +154,12 @@ class Replicas:
         for calls in all_calls:
             if calls.collective == "point_to_point":
                 passed_on += calls.count * self.network.message_seconds(
-                    group.first, group.first + group.stride, calls.size)
+                    group.first, group.first + group.stride, calls.size
+                )
             else:
-                waited += calls.count * self.network.collective_seconds(calls.collective, group,
-                                                                        calls.size)
+                waited += calls.count * self.network.collective_seconds(
+                    calls.collective, group, calls.size
+                )
         return waited + passed_on - min(self.overlap * passed_on, attention)
 
     def _units(self, calls: Calls, group: RankGroup) -> UnitCalls:
@@ -141,14 +174,18 @@ class Replicas:
         here, there = self.rank_of[stage], self.rank_of[other]
         if here == there:
             return 0.0
-        return self.network.message_seconds(self.mesh.rank(here, data),
-                                            self.mesh.rank(there, data), self.load.message_bytes)
+        return self.network.message_seconds(
+            self.mesh.rank(here, data), self.mesh.rank(there, data), self.load.message_bytes
+        )
 
 
 def slowness_of(replica: Replica, stragglers: Stragglers) -> Tuple[float, ...]:
     """The factors of a replica's ranks, empty if all are 1."""
     if not stragglers.slow:
         return ()
-    factors = tuple(stragglers.factor(unit.first + i * unit.stride, 0)
-                    for unit in replica.units for i in range(unit.count))
+    factors = tuple(
+        stragglers.factor(unit.first + i * unit.stride, 0)
+        for unit in replica.units
+        for i in range(unit.count)
+    )
     return factors if any(factor != 1 for factor in factors) else ()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from functools import lru_cache
+from functools import cache
 from typing import List, Tuple
 
 from ringside.library import RingsideError
@@ -14,8 +14,14 @@ from ringside.program import run
 def read(name: str, ranks: int, micro_batches: int) -> Schedule:
     """The computations of csv:FILE. Raises RingsideError with what is wrong with it."""
     whole = read_lowered(name, ranks, micro_batches)
-    return Schedule(whole.micro_batches, whole.rank_of, tuple(
-        tuple(each for each in actions if each.kind in COMPUTATIONS) for actions in whole.actions))
+    return Schedule(
+        whole.micro_batches,
+        whole.rank_of,
+        tuple(
+            tuple(each for each in actions if each.kind in COMPUTATIONS)
+            for actions in whole.actions
+        ),
+    )
 
 
 def read_lowered(name: str, ranks: int, micro_batches: int) -> Schedule:
@@ -29,23 +35,35 @@ def idle_share(name: str, ranks: int, micro_batches: int) -> float:
     return (step - busy) / busy
 
 
-@lru_cache(maxsize=None)
+@cache
 def _read(name: str, ranks: int, micro_batches: int) -> Tuple[Schedule, float, float]:
     """The schedule, its step, and the busiest rank's time in it."""
-    done = run(["step", "pipeline", name, "-n", str(ranks), "--micro-batches", str(micro_batches),
-                "--json", "-"])
+    done = run(
+        [
+            "step",
+            "pipeline",
+            name,
+            "-n",
+            str(ranks),
+            "--micro-batches",
+            str(micro_batches),
+            "--json",
+            "-",
+        ]
+    )
     if done.returncode != 0:
         said = re.sub(r"^ringside: |\nTry: .*", "", done.stderr.strip())
         if said.startswith(f"{name}: "):  # the findings of the proof, one in each line
-            said = f"{name} cannot run: " + said[len(name) + 2:].replace("\n", "; ")
+            said = f"{name} cannot run: " + said[len(name) + 2 :].replace("\n", "; ")
         raise RingsideError(said)
     told = json.loads(done.stdout)
     rank_of = [0] * told["stages"]
     for rank, each in enumerate(told["of_rank"]):
         for stage in each["stages"]:
             rank_of[stage] = rank
-    actions = tuple(tuple(_action(action["action"]) for action in each["actions"])
-                    for each in told["of_rank"])
+    actions = tuple(
+        tuple(_action(action["action"]) for action in each["actions"]) for each in told["of_rank"]
+    )
     busy: List[float] = [each["busy"] for each in told["of_rank"]]
     return Schedule(told["micro_batches"], tuple(rank_of), actions), told["step"], max(busy)
 

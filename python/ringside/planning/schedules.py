@@ -7,14 +7,14 @@ or its halves: I (the gradient of the stage's input) and W (that of its weights)
 
 from collections import deque
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Callable, Deque, Dict, List, NamedTuple, Tuple
 
 UNLIMITED = 1 << 16  # stages
 
 
 class Action(NamedTuple):
-    """"2F0": forward of stage 2 for micro-batch 0. `kind` is the letters of a schedule's CSV."""
+    """ "2F0": forward of stage 2 for micro-batch 0. `kind` is the letters of a schedule's CSV."""
 
     kind: str
     stage: int
@@ -49,6 +49,7 @@ class Schedule:
 
 # Where stages and layers are.
 
+
 def loop_placement(ranks: int, stages_per_rank: int = 1) -> Tuple[int, ...]:
     """Stage s lives on rank s modulo `ranks`."""
     return tuple(range(ranks)) * stages_per_rank
@@ -59,18 +60,21 @@ def v_placement(ranks: int, _: int = 2) -> Tuple[int, ...]:
     return (*range(ranks), *reversed(range(ranks)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def layers_of_stage(layers: int, stages: int, stage: int) -> range:
     """The layers of a stage: floor + remainder. The remainder goes first to the stages in between,
     a layer each, because the first one also has the embedding and the last one the head; then to
     the first. Llama 3 divides its 126 layers over 16 stages so: 7, 8 ... 8, 7 (table 4)."""
     each, more = divmod(layers, stages)
-    counts = [each + (s <= more if 0 < s < stages - 1 else s == 0 and more > max(0, stages - 2))
-              for s in range(stage + 1)]
+    counts = [
+        each + (s <= more if 0 < s < stages - 1 else s == 0 and more > max(0, stages - 2))
+        for s in range(stage + 1)
+    ]
     return range(sum(counts[:-1]), sum(counts))
 
 
 # The generators: (ranks p, stages per rank v, micro-batches m, rank) -> actions of the rank.
+
 
 def gpipe(p: int, v: int, m: int, rank: int) -> Actions:
     """All micro-batches forward, then all backward. Huang et al. 2019, figure 2."""
@@ -81,10 +85,12 @@ def _in_rounds(p: int, v: int, m: int, rank: int, warm_up: int, late: int = -1) 
     """Rounds of p micro-batches: these go through the rank's first stage, then through its second,
     and so on; backward in the same way, from the last stage to the first. `warm_up` forwards come
     before the first backward. With `late`, backward is divided, and W runs so many actions late."""
+
     def nth(kind: str, n: int) -> Action:
         stage = n % (p * v) // p
-        return Action(kind, (stage if kind == "F" else v - 1 - stage) * p + rank,
-                      n // (p * v) * p + n % p)
+        return Action(
+            kind, (stage if kind == "F" else v - 1 - stage) * p + rank, n // (p * v) * p + n % p
+        )
 
     total, divided = m * v, late >= 0
     warm_up = min(warm_up, total)
@@ -120,8 +126,9 @@ def interleaved_zb(p: int, v: int, m: int, rank: int) -> Actions:
 
 def looped_bfs(p: int, v: int, m: int, rank: int) -> Actions:
     """All micro-batches through one stage of a rank, then the next. Lamy-Poirier 2023."""
-    return ([Action("F", nth * p + rank, i) for nth in range(v) for i in range(m)] +
-            [Action("B", nth * p + rank, i) for nth in reversed(range(v)) for i in range(m)])
+    return [Action("F", nth * p + rank, i) for nth in range(v) for i in range(m)] + [
+        Action("B", nth * p + rank, i) for nth in reversed(range(v)) for i in range(m)
+    ]
 
 
 def zb_v(p: int, v: int, m: int, rank: int) -> Actions:
@@ -213,20 +220,24 @@ class Generator:
     whole_rounds: bool = False  # the micro-batches must be a multiple of the ranks
 
 
-GENERATORS: Dict[str, Generator] = {each.name: each for each in (
-    Generator("gpipe", gpipe, "m"),
-    Generator("1f1b", one_f_one_b, "min(m, p-r)"),
-    Generator("interleaved", interleaved, "(v+1)p-1-2r", 1, UNLIMITED, 2, whole_rounds=True),
-    Generator("looped_bfs", looped_bfs, "vm", 1, UNLIMITED, 2),
-    Generator("zb_h1", zb_h1, "min(m, p)"),
-    Generator("zb_v", zb_v, "2p", 2, 2, 2, v_placement),
-    Generator("interleaved_zb", interleaved_zb, "vp", 1, UNLIMITED, 2, whole_rounds=True),
-    Generator("dualpipe_v", dualpipe_v, "2p+1", 2, 2, 2, v_placement),
-)}
+GENERATORS: Dict[str, Generator] = {
+    each.name: each
+    for each in (
+        Generator("gpipe", gpipe, "m"),
+        Generator("1f1b", one_f_one_b, "min(m, p-r)"),
+        Generator("interleaved", interleaved, "(v+1)p-1-2r", 1, UNLIMITED, 2, whole_rounds=True),
+        Generator("looped_bfs", looped_bfs, "vm", 1, UNLIMITED, 2),
+        Generator("zb_h1", zb_h1, "min(m, p)"),
+        Generator("zb_v", zb_v, "2p", 2, 2, 2, v_placement),
+        Generator("interleaved_zb", interleaved_zb, "vp", 1, UNLIMITED, 2, whole_rounds=True),
+        Generator("dualpipe_v", dualpipe_v, "2p+1", 2, 2, 2, v_placement),
+    )
+}
 
 
 @lru_cache(maxsize=512)
-def actions_of(name: str, ranks: int, stages_per_rank: int, micro_batches: int,
-               rank: int) -> Tuple[Action, ...]:
+def actions_of(
+    name: str, ranks: int, stages_per_rank: int, micro_batches: int, rank: int
+) -> Tuple[Action, ...]:
     """What one rank does in a schedule of the catalogue."""
     return tuple(GENERATORS[name].make(ranks, stages_per_rank, micro_batches, rank))

@@ -73,21 +73,32 @@ class Simulation:
         return self.plan.mesh.data_ranks()
 
 
-def simulate(whole: Model, plan: Plan, machine: Machine, stragglers: Optional[Stragglers] = None,
-             fold: bool = True, measured: Sequence[MeasuredStage] = ()) -> Simulation:
+def simulate(
+    whole: Model,
+    plan: Plan,
+    machine: Machine,
+    stragglers: Optional[Stragglers] = None,
+    fold: bool = True,
+    measured: Sequence[MeasuredStage] = (),
+) -> Simulation:
     """With `fold`, replicas that nothing distinguishes are computed once. `measured` is what a
     trace has shown of each stage, instead of the formulas' times. Raises RingsideError if the plan
     is invalid, a straggler is no rank of the mesh, or the machine has fewer devices."""
     stragglers = stragglers or Stragglers()
     model, mesh = on_mesh(whole, plan.mesh.size("ep")), plan.mesh
     validate(plan, model)
-    require(model.has_blocks, f"only the state of {model.name} is known, so its step cannot be "
-            "simulated")
+    require(
+        model.has_blocks,
+        f"only the state of {model.name} is known, so its step cannot be simulated",
+    )
     require_order(plan)
     machine.level_for(mesh.ranks())
     for rank in sorted(stragglers.slow):
-        require(0 <= rank < mesh.ranks(), f"rank {rank} cannot be slow: the mesh {mesh.text()} has "
-                f"the ranks 0 to {mesh.ranks() - 1}")
+        require(
+            0 <= rank < mesh.ranks(),
+            f"rank {rank} cannot be slow: the mesh {mesh.text()} has "
+            f"the ranks 0 to {mesh.ranks() - 1}",
+        )
     lowered = schedule_of(plan)
     load = load_of(model, plan, machine)
     if measured:
@@ -104,15 +115,29 @@ def simulate(whole: Model, plan: Plan, machine: Machine, stragglers: Optional[St
     undisturbed = None
     if stragglers.any():
         nobody = Stragglers()
-        undisturbed = run_of(replicas, lowered, replicas.make(nobody, True), machine, nobody, {},
-                             None).step
+        undisturbed = run_of(
+            replicas, lowered, replicas.make(nobody, True), machine, nobody, {}, None
+        ).step
     with values_only():
-        utilization = model_flops_utilization(model_flops(model, plan), first.step, mesh.ranks(),
-                                              machine)
-    return Simulation(model, plan, machine, load, lowered, first.replicas, first.timeline,
-                      first.step, first.timeline.bubble(first.replicas), first.optimizer,
-                      undisturbed, exposed, loads_of(plan, load, lowered, Network(machine)),
-                      utilization)
+        utilization = model_flops_utilization(
+            model_flops(model, plan), first.step, mesh.ranks(), machine
+        )
+    return Simulation(
+        model,
+        plan,
+        machine,
+        load,
+        lowered,
+        first.replicas,
+        first.timeline,
+        first.step,
+        first.timeline.bubble(first.replicas),
+        first.optimizer,
+        undisturbed,
+        exposed,
+        loads_of(plan, load, lowered, Network(machine)),
+        utilization,
+    )
 
 
 def schedule_of(plan: Plan) -> Schedule:
@@ -135,8 +160,11 @@ def require_order(plan: Plan) -> None:
     stride = mesh.stride("cp")
     is_beside_tp = mesh.size("tp") == 1 or stride == mesh.stride("tp") * mesh.size("tp")
     is_outside = state == "cp" or mesh.stride(state) >= mesh.size("cp") * stride
-    require(is_beside_tp and is_outside, f"the mesh {mesh.text()} is not simulated: with cp the "
-            "axes are expected in the order pp, dp, fsdp, cp, tp, or with pp before cp")
+    require(
+        is_beside_tp and is_outside,
+        f"the mesh {mesh.text()} is not simulated: with cp the "
+        "axes are expected in the order pp, dp, fsdp, cp, tp, or with pp before cp",
+    )
 
 
 @dataclass
@@ -152,9 +180,15 @@ class Run:
         return self.timeline.reduced + self.optimizer
 
 
-def run_of(of: Replicas, lowered: Schedule, replicas: List[Replica], machine: Machine,
-           stragglers: Stragglers, factors: Dict[Tuple[int, int], Optional[Times]],
-           silent: Optional[str]) -> Run:
+def run_of(
+    of: Replicas,
+    lowered: Schedule,
+    replicas: List[Replica],
+    machine: Machine,
+    stragglers: Stragglers,
+    factors: Dict[Tuple[int, int], Optional[Times]],
+    silent: Optional[str],
+) -> Run:
     walk = Walk(lowered, replicas, machine.overlap, stragglers, factors)
     timeline = walk.run()
     return Run(replicas, timeline, update_seconds(walk, of, silent))
@@ -174,9 +208,11 @@ def update_seconds(walk: Walk, of: Replicas, silent: Optional[str]) -> float:
 
     for each, rank in zip(load.stages, walk.lowered.rank_of):
         optimizer[rank] += each.optimizer
-        gather[rank] += (seconds(each.gather_updated, load.state_axis, rank) +
-                         seconds(each.average_copies, "dp", rank) +
-                         seconds(each.average_shared, "ep", rank))
+        gather[rank] += (
+            seconds(each.gather_updated, load.state_axis, rank)
+            + seconds(each.average_copies, "dp", rank)
+            + seconds(each.average_shared, "ep", rank)
+        )
     longest = 0.0
     for rank in range(ranks):
         factors = walk.factors_of(rank, len(walk.lowered.actions[rank]))
@@ -193,11 +229,13 @@ def loads_of(plan: Plan, load: PlanLoad, lowered: Schedule, network: Network) ->
     for rank in range(len(lowered.actions)):
         sent: Dict[Tuple[int, int], LinkLoad] = {}
 
-        def sends(axis: str, group: RankGroup, size: float, level_of: Callable[[RankGroup], Level]
-                  ) -> None:
+        def sends(
+            axis: str, group: RankGroup, size: float, level_of: Callable[[RankGroup], Level]
+        ) -> None:
             level = level_of(group)
-            here = sent.setdefault((network.level_of(group), order[axis]),
-                                   LinkLoad(level.name, axis))
+            here = sent.setdefault(
+                (network.level_of(group), order[axis]), LinkLoad(level.name, axis)
+            )
             here.sent_bytes += size
             here.seconds += size / level.rate()
 
@@ -212,8 +250,7 @@ def loads_of(plan: Plan, load: PlanLoad, lowered: Schedule, network: Network) ->
             for other in (stage + 1, stage - 1):
                 if 0 <= other < lowered.stages and lowered.rank_of[other] != rank:
                     a, b = sorted((mesh.rank(rank, 0), mesh.rank(lowered.rank_of[other], 0)))
-                    sends("pp", RankGroup(a, 2, b - a), m * load.message_bytes,
-                          network.level_along)
+                    sends("pp", RankGroup(a, 2, b - a), m * load.message_bytes, network.level_along)
         for _, here in sorted(sent.items()):
             most = loads.setdefault((here.level, here.axis), LinkLoad(here.level, here.axis))
             most.sent_bytes = max(most.sent_bytes, here.sent_bytes)

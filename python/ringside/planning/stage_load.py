@@ -82,9 +82,13 @@ class PlanLoad:
     def calls_of(self, stage: StageLoad, m: int) -> Iterator[Tuple[str, Calls, float]]:
         """The calls of a stage in one step of m micro-batches: axis, calls, how many times."""
         for axis, calls in (
-                ("tp", stage.tensor_forward), ("tp", stage.tensor_backward),
-                ("cp", stage.context_forward), ("cp", stage.context_backward),
-                ("ep", stage.expert_forward), ("ep", stage.expert_backward)):
+            ("tp", stage.tensor_forward),
+            ("tp", stage.tensor_backward),
+            ("cp", stage.context_forward),
+            ("cp", stage.context_backward),
+            ("ep", stage.expert_forward),
+            ("ep", stage.expert_backward),
+        ):
             for each in calls:
                 yield axis, each, m
         for each in (stage.gather_forward, stage.gather_backward, stage.scatter):
@@ -109,9 +113,11 @@ class MeasuredStage(NamedTuple):
 def take_measured(measured: Sequence[MeasuredStage], load: PlanLoad) -> None:
     """Takes measured times in place of the formulas'. A backward that was measured whole is divided
     as by the formulas."""
-    require(len(measured) == len(load.stages),
-            f"the trace has {len(measured)} stages, but the plan has {len(load.stages)}: name the "
-            "mesh and the schedule of that run")
+    require(
+        len(measured) == len(load.stages),
+        f"the trace has {len(measured)} stages, but the plan has {len(load.stages)}: name the "
+        "mesh and the schedule of that run",
+    )
     for seen, each in zip(measured, load.stages):
         share = each.weight / (each.input + each.weight)
         each.forward = seen.forward
@@ -121,6 +127,7 @@ def take_measured(measured: Sequence[MeasuredStage], load: PlanLoad) -> None:
 
 
 # The loads of a plan.
+
 
 def load_of(model: Model, plan: Plan, machine: Machine) -> PlanLoad:
     """Gradients are reduced in buckets of 25 MB. The head of Ringside's own models computes its
@@ -135,8 +142,9 @@ def _load_of(model: Model, plan: Plan, machine: Machine) -> PlanLoad:
         load.message_bytes = communication.boundary_bytes(model, plan)
     stages, t = len(placement_of(plan)), symbols.tensor_ranks(plan)
     for nth in range(stages):
-        part = PipelinePart(float(len(layers_of_stage(model.layers, stages, nth))), nth == 0,
-                            nth + 1 == stages)
+        part = PipelinePart(
+            float(len(layers_of_stage(model.layers, stages, nth))), nth == 0, nth + 1 == stages
+        )
         each = StageLoad()
         load.stages.append(each)
         add_computing(model, plan, machine, part, each)
@@ -150,18 +158,21 @@ def _load_of(model: Model, plan: Plan, machine: Machine) -> PlanLoad:
         add_data_calls(model, plan, part, each)
         held = parameters.stage_parameters(model, t, part)
         each.weight += work.memory_seconds(work.accumulation_traffic(held, plan), machine)
-        each.optimizer = work.optimizer_seconds(work.optimizer_traffic(
-            held, plan.types, state.shards_of(plan).optimizer), machine)
+        each.optimizer = work.optimizer_seconds(
+            work.optimizer_traffic(held, plan.types, state.shards_of(plan).optimizer), machine
+        )
     return load
 
 
-def add_computing(model: Model, plan: Plan, machine: Machine, part: PipelinePart,
-                  load: StageLoad) -> None:
+def add_computing(
+    model: Model, plan: Plan, machine: Machine, part: PipelinePart, load: StageLoad
+) -> None:
     """Products at the reached share of the peak, other ops at the memory's bandwidth, and the fixed
     cost of each kernel."""
     traffic = symbols.micro_batch_tokens(plan) * work.block_forward_traffic(model, plan)
-    forward = work.product_seconds(work.busiest_forward_flops(model, plan),
-                                   work.block_width(model, plan), plan, machine)
+    forward = work.product_seconds(
+        work.busiest_forward_flops(model, plan), work.block_width(model, plan), plan, machine
+    )
     forward += work.memory_seconds(traffic, machine)
     forward += work.kernel_seconds(work.block_forward_kernels(model), machine)
     whole = work.block_seconds(model, plan, machine)
@@ -176,7 +187,8 @@ def add_computing(model: Model, plan: Plan, machine: Machine, part: PipelinePart
         load.forward += head
     else:
         load.forward, load.input, load.weight = (
-            each + head / 3 for each in (load.forward, load.input, load.weight))
+            each + head / 3 for each in (load.forward, load.input, load.weight)
+        )
 
 
 def add_tensor_calls(model: Model, plan: Plan, part: PipelinePart, load: StageLoad) -> None:
@@ -214,8 +226,10 @@ def add_context_calls(model: Model, plan: Plan, part: PipelinePart, load: StageL
         load.context_backward = [Calls("reduce_scatter", blocks, c * e * own)]
     elif plan.exchange == "ring":
         load.context_forward = [Calls("point_to_point", blocks * (c - 1), e * own)]
-        load.context_backward = [Calls("point_to_point", blocks * (c - 1), e * own),
-                                 Calls("point_to_point", blocks * c, max(4.0, e) * own)]
+        load.context_backward = [
+            Calls("point_to_point", blocks * (c - 1), e * own),
+            Calls("point_to_point", blocks * c, max(4.0, e) * own),
+        ]
     else:
         each = Calls("all_to_all", 4 * blocks, e * tokens * (2 * model.q_width + 2 * kv) / t / 4)
         load.context_forward, load.context_backward = [each], [each]
@@ -229,12 +243,12 @@ def add_expert_calls(model: Model, plan: Plan, part: PipelinePart, load: StageLo
     """As expert_bytes_of_block(): the counts of the rows, the rows, their outputs; and the
     gradients of both. The busiest rank receives and returns more rows than the mean."""
     assert model.experts
-    rows = (symbols.micro_batch_tokens(plan) * model.per_token * model.d_model *
-            plan.types.activations)
+    rows = (
+        symbols.micro_batch_tokens(plan) * model.per_token * model.d_model * plan.types.activations
+    )
     blocks = symbols.mean_of_blocks(model, part.blocks)  # with experts
     there_and_back = Calls("all_to_all", 2 * blocks, plan.imbalance * rows)
-    load.expert_forward = [Calls("all_to_all", blocks, 8.0 * model.experts.routed),
-                           there_and_back]
+    load.expert_forward = [Calls("all_to_all", blocks, 8.0 * model.experts.routed), there_and_back]
     load.expert_backward = [there_and_back] + plan.times_again * load.expert_forward
     shards = plan.state_ranks if plan.stage > 0 else 1
     shared = communication.parameters_beside_experts(model, symbols.tensor_ranks(plan), part)
@@ -247,19 +261,25 @@ def add_data_calls(model: Model, plan: Plan, part: PipelinePart, load: StageLoad
     if plan.shards_parameters:
         units = communication.sharded_units(model, t, part)
         again = units.parameters_again
-        load.gather_forward = Calls("all_gather", units.count,
-                                    types.parameters * whole / units.count, units.hidden)
+        load.gather_forward = Calls(
+            "all_gather", units.count, types.parameters * whole / units.count, units.hidden
+        )
         if units.again > 0:
-            load.gather_backward = Calls("all_gather", units.again,
-                                         types.parameters * again / units.again,
-                                         units.hidden_again)
-        load.scatter = Calls("reduce_scatter", units.count,
-                             types.gradients * whole / units.count, units.hidden)
+            load.gather_backward = Calls(
+                "all_gather",
+                units.again,
+                types.parameters * again / units.again,
+                units.hidden_again,
+            )
+        load.scatter = Calls(
+            "reduce_scatter", units.count, types.gradients * whole / units.count, units.hidden
+        )
     if plan.state_ranks > 1 and plan.stage < 3:
         gradients = types.gradients * whole
         buckets = float(math.ceil(gradients / plan.bucket_bytes))
-        load.reduce = Calls("all_reduce" if plan.stage == 0 else "reduce_scatter", buckets,
-                            gradients / buckets)
+        load.reduce = Calls(
+            "all_reduce" if plan.stage == 0 else "reduce_scatter", buckets, gradients / buckets
+        )
         load.reduces_each = plan.stage == 2
         if plan.stage > 0:
             load.gather_updated = Calls("all_gather", buckets, types.parameters * whole / buckets)

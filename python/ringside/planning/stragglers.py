@@ -6,8 +6,8 @@ from typing import Dict, List, Optional, Sequence
 from ringside.planning.network import RankGroup
 
 MASK = (1 << 64) - 1
-GOLDEN = 0x9e3779b97f4a7c15
-FIRST, SECOND = 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
+GOLDEN = 0x9E3779B97F4A7C15
+FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def mix_bits(z: int) -> int:
@@ -20,7 +20,7 @@ def mix_bits(z: int) -> int:
 def random_uniform(seed: int, stream: int, counter: int) -> float:
     """Number `counter` of a stream, in [0, 1)."""
     z = mix_bits(mix_bits(seed + GOLDEN & MASK) + (stream + 1) * GOLDEN & MASK)
-    return (mix_bits(z + (counter + 1) * GOLDEN & MASK) >> 11) * 2.0 ** -53
+    return (mix_bits(z + (counter + 1) * GOLDEN & MASK) >> 11) * 2.0**-53
 
 
 @dataclass
@@ -48,8 +48,13 @@ class Stragglers:
         if not self.any():
             return None
         if self.slow or self.jitter == 0:
-            return [max(self.factor(unit.first + i * unit.stride, computation)
-                        for i in range(unit.count)) for unit in units]
+            return [
+                max(
+                    self.factor(unit.first + i * unit.stride, computation)
+                    for i in range(unit.count)
+                )
+                for unit in units
+            ]
         # Millions of numbers, so mix_bits() stands here once more.
         number, factors = (computation + 1) * GOLDEN & MASK, []
         for unit in units:
@@ -61,7 +66,7 @@ class Stragglers:
                 z ^= z >> 31
                 if z > most:
                     most = z
-            factors.append(1 + self.jitter * ((most >> 11) * 2.0 ** -53))
+            factors.append(1 + self.jitter * ((most >> 11) * 2.0**-53))
         return factors
 
     def _streams_of(self, unit: RankGroup) -> List[int]:
@@ -70,5 +75,6 @@ class Stragglers:
             seed = mix_bits(self.seed + GOLDEN & MASK)
             self._streams[unit] = [
                 mix_bits(seed + (unit.first + i * unit.stride + 1) * GOLDEN & MASK)
-                for i in range(unit.count)]
+                for i in range(unit.count)
+            ]
         return self._streams[unit]

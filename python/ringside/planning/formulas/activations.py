@@ -36,8 +36,11 @@ class _Symbols:
         self.tokens, self.e = micro_batch_tokens(plan), named("e", plan.types.activations)
         inner = named("K f" if experts else "f", model.d_ff * model.per_token)
         self.f = mean_of_blocks(model, inner, named("f_d", model.dense_ff))
-        self.rows = mean_of_blocks(model, named("K h", model.per_token * model.d_model)) \
-            if experts else named("0", 0)
+        self.rows = (
+            mean_of_blocks(model, named("K h", model.per_token * model.d_model))
+            if experts
+            else named("0", 0)
+        )
         self.q = named("q", model.q_width)
         self.kv = named("kv", max(model.kv_width, model.head_size * plan.mesh.size("tp")))
         self.vocabulary = named("V", model.vocabulary)
@@ -65,16 +68,27 @@ def _gpt_block(x: _Symbols, model: Model, plan: Plan) -> Term:
     s, b, h, a, t, parallel = x.s, x.b, x.h, x.a, x.t, plan.sequence_parallel
 
     def kept(formula: float, where: str) -> Term:
-        return term("A_block", "activations of a block, for one micro-batch", formula, Unit.BYTES,
-                    f"{KORTHIKANTI}, {where}")
+        return term(
+            "A_block",
+            "activations of a block, for one micro-batch",
+            formula,
+            Unit.BYTES,
+            f"{KORTHIKANTI}, {where}",
+        )
+
     if plan.recompute.kind == "full":
         if parallel:
-            return kept(_in_groups(2 * s * b * h / t, model, plan),
-                        "section 5, divided by sequence parallel")
+            return kept(
+                _in_groups(2 * s * b * h / t, model, plan),
+                "section 5, divided by sequence parallel",
+            )
         return kept(_in_groups(2 * s * b * h, model, plan), "table 2")
     if plan.recompute.kind == "selective" or not model.keeps_scores:
-        return kept(34 * s * b * h / t, "equation 6") if parallel else \
-            kept(s * b * h * (10 + 24 / t), "table 2")
+        return (
+            kept(34 * s * b * h / t, "equation 6")
+            if parallel
+            else kept(s * b * h * (10 + 24 / t), "table 2")
+        )
     if parallel:
         return kept(s * b * h * (34 + 5 * a * s / h) / t, "equation 4")
     return kept(s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), "equation 2")
@@ -91,11 +105,23 @@ def _llama_block(x: _Symbols, model: Model, plan: Plan) -> Term:
     Context parallel with all_gather keeps the keys and values of all ranks. Sequence parallel
     divides the residual stream. Ringside keeps the normed inputs whole; others gather them again in
     backward."""
-    h, q, kv, f, a, t, what = x.h, x.q, x.kv, x.f, x.a, x.t, \
-        "activations of a block, for one micro-batch"
+    h, q, kv, f, a, t, what = (
+        x.h,
+        x.q,
+        x.kv,
+        x.f,
+        x.a,
+        x.t,
+        "activations of a block, for one micro-batch",
+    )
     if plan.recompute.kind == "full":
-        return term("A_block", f"{what}: its share of a group's input",
-                    _in_groups(x.tokens * x.e * x.stream, model, plan), Unit.BYTES, COUNTED)
+        return term(
+            "A_block",
+            f"{what}: its share of a group's input",
+            _in_groups(x.tokens * x.e * x.stream, model, plan),
+            Unit.BYTES,
+            COUNTED,
+        )
     ranks = plan.mesh.size("cp") if plan.exchange == "all_gather" else 1
     divided = 2 * q + (2 * named("c", ranks) * kv if ranks > 1 else 2 * kv) + 3 * f + a
     if model.qk_norm:
@@ -110,17 +136,25 @@ def _llama_block(x: _Symbols, model: Model, plan: Plan) -> Term:
         return term("A_block", what, x.tokens * x.e * each, Unit.BYTES, COUNTED)
     routed = mean_of_blocks(model, named("E", model.experts.routed))
     chosen = mean_of_blocks(model, named("K", model.per_token))
-    return term("A_block", f"{what}, with equal load of the experts",
-                x.tokens * (x.e * (each + 2 * x.rows + routed) + 20 * chosen), Unit.BYTES, COUNTED)
+    return term(
+        "A_block",
+        f"{what}, with equal load of the experts",
+        x.tokens * (x.e * (each + 2 * x.rows + routed) + 20 * chosen),
+        Unit.BYTES,
+        COUNTED,
+    )
 
 
-def feed_forward_activations(tokens: float, width: float, inner: float, e: float,
-                             t: float) -> Term:
+def feed_forward_activations(tokens: float, width: float, inner: float, e: float, t: float) -> Term:
     """What the two matrices of the course's block keep for backward: their inputs. Of the gradients
     that backward makes, none is kept."""
-    return term("A_block",
-                "activations of a block, for one micro-batch: the inputs of both matrices",
-                tokens * e * (width + inner / t), Unit.BYTES, "Stanford CS336, assignment 2")
+    return term(
+        "A_block",
+        "activations of a block, for one micro-batch: the inputs of both matrices",
+        tokens * e * (width + inner / t),
+        Unit.BYTES,
+        "Stanford CS336, assignment 2",
+    )
 
 
 def block_activations(model: Model, plan: Plan) -> Term:
@@ -132,8 +166,13 @@ def block_activations(model: Model, plan: Plan) -> Term:
         return _llama_block(x, model, plan)
     d = named("d", model.d_model)
     if plan.recompute.kind == "full":
-        return term("A_block", "activations of a block, for one micro-batch: its input",
-                    x.tokens * x.e * d, Unit.BYTES, "Stanford CS336, assignment 2")
+        return term(
+            "A_block",
+            "activations of a block, for one micro-batch: its input",
+            x.tokens * x.e * d,
+            Unit.BYTES,
+            "Stanford CS336, assignment 2",
+        )
     return feed_forward_activations(x.tokens, d, x.f, x.e, x.t)
 
 
@@ -146,8 +185,13 @@ def deferred_activations(model: Model, plan: Plan) -> Term:
     kept: float = block_activations(model, _without_recomputation(plan))
     if model.own:
         kept = x.tokens * x.e * (4 * x.h + (2 * x.q + 2 * x.kv + 3 * x.f) / x.t)
-    return term("A_W", "what W needs of a block, for one micro-batch", kept, Unit.BYTES,
-                "autograd/engine/deferred_gradients.hpp")
+    return term(
+        "A_W",
+        "what W needs of a block, for one micro-batch",
+        kept,
+        Unit.BYTES,
+        "autograd/engine/deferred_gradients.hpp",
+    )
 
 
 def forward_memory(model: Model, plan: Plan) -> float:
@@ -185,19 +229,34 @@ def working_memory(model: Model, plan: Plan, is_at_head: bool, backward: str) ->
         in_block = largest(largest(at_down, at_gates), at_input)
         gradients = x.e * (in_block if is_at_head else in_block + x.tokens * x.stream)
     if plan.recompute.kind != "full":
-        return term("A_working", "gradients within a block, while backward runs through it",
-                    gradients, Unit.BYTES, COUNTED)
+        return term(
+            "A_working",
+            "gradients within a block, while backward runs through it",
+            gradients,
+            Unit.BYTES,
+            COUNTED,
+        )
     whole = block_activations(model, _without_recomputation(plan))
     group, inner = _group_size(model, plan), plan.recompute.inner
     if group == 1:
-        return term("A_working", "one block that is computed again, and its gradients",
-                    whole + gradients, Unit.BYTES, COUNTED)
+        return term(
+            "A_working",
+            "one block that is computed again, and its gradients",
+            whole + gradients,
+            Unit.BYTES,
+            COUNTED,
+        )
     outer, again = named("K_1", group), named("K", min(inner, group) if inner > 0 else group)
     kept = again * whole + gradients
     if inner > 0:
         kept = kept + outer / again * x.tokens * x.e * x.stream
-    return term("A_working", "a group of blocks that is computed again, and the gradients of one",
-                kept, Unit.BYTES, "Chen et al. 2016, section 4")
+    return term(
+        "A_working",
+        "a group of blocks that is computed again, and the gradients of one",
+        kept,
+        Unit.BYTES,
+        "Chen et al. 2016, section 4",
+    )
 
 
 def _rows_of_logits(model: Model, plan: Plan) -> float:
@@ -216,12 +275,20 @@ def head_activations(model: Model, plan: Plan) -> Term:
     if model.vocabulary == 0:
         return term("A_head", "activations at the head: none", 0.0, Unit.BYTES, model.source)
     if model.kind == "gpt":
-        return term("A_head", "activations at the head: last norm, its output, fp32 logits",
-                    4 * x.s * x.b * x.h * (1 + x.vocabulary / x.h) / x.t, Unit.BYTES,
-                    f"{KORTHIKANTI}, section 4.3")
-    return term("A_head", "activations at the head: rows of logits, last norm, the head's gradient",
-                x.e * ((_rows_of_logits(model, plan) + x.h) * x.vocabulary / x.t +
-                       3 * x.tokens * x.h), Unit.BYTES, LOSS)
+        return term(
+            "A_head",
+            "activations at the head: last norm, its output, fp32 logits",
+            4 * x.s * x.b * x.h * (1 + x.vocabulary / x.h) / x.t,
+            Unit.BYTES,
+            f"{KORTHIKANTI}, section 4.3",
+        )
+    return term(
+        "A_head",
+        "activations at the head: rows of logits, last norm, the head's gradient",
+        x.e * ((_rows_of_logits(model, plan) + x.h) * x.vocabulary / x.t + 3 * x.tokens * x.h),
+        Unit.BYTES,
+        LOSS,
+    )
 
 
 def kept_head(model: Model, plan: Plan) -> Term:
@@ -229,8 +296,13 @@ def kept_head(model: Model, plan: Plan) -> Term:
     x, kept = _Symbols(model, plan), constant(0)
     if model.kind == "llama":
         kept = x.e * (x.h * x.vocabulary / x.t + x.tokens * (x.h + x.stream))
-    return term("A_kept", "kept at the head of a micro-batch: gradients of its matrix and input; "
-                "the norm's input", kept, Unit.BYTES, LOSS)
+    return term(
+        "A_kept",
+        "kept at the head of a micro-batch: gradients of its matrix and input; the norm's input",
+        kept,
+        Unit.BYTES,
+        LOSS,
+    )
 
 
 def converted_head(model: Model, plan: Plan) -> Term:
@@ -248,8 +320,13 @@ def converted_head(model: Model, plan: Plan) -> Term:
 def embedding_activations(model: Model, plan: Plan) -> Term:
     """Where the first stage is, when backward has come to the embedding."""
     x = _Symbols(model, plan)
-    return term("A_embedding", "at the embedding: the gradients of its matrix and of its output",
-                x.e * (x.h * x.vocabulary / x.t + 3 * x.tokens * x.h), Unit.BYTES, COUNTED)
+    return term(
+        "A_embedding",
+        "at the embedding: the gradients of its matrix and of its output",
+        x.e * (x.h * x.vocabulary / x.t + 3 * x.tokens * x.h),
+        Unit.BYTES,
+        COUNTED,
+    )
 
 
 def blocks_in_flight(plan: Plan, part: PipelinePart) -> Term:
@@ -257,7 +334,10 @@ def blocks_in_flight(plan: Plan, part: PipelinePart) -> Term:
     stages times the passes in flight, counted on the schedule; the papers' formula beside it."""
     passes = part.blocks_in_flight / part.blocks if part.blocks else 0.0
     formula = GENERATORS[plan.schedule].in_flight if plan.schedule in GENERATORS else ""
-    return term("L_held", "blocks whose activations the stage holds",
-                named("L_stage", part.blocks) * named("c", passes),
-                source="c forward passes of the rank, counted on the schedule" +
-                (f"; of its stages {formula}" if formula else ""))
+    return term(
+        "L_held",
+        "blocks whose activations the stage holds",
+        named("L_stage", part.blocks) * named("c", passes),
+        source="c forward passes of the rank, counted on the schedule"
+        + (f"; of its stages {formula}" if formula else ""),
+    )

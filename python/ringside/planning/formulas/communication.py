@@ -21,20 +21,29 @@ MEGATRON = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 def ring_all_reduce_bytes(n: float, buffer: float) -> Term:
     """Sent by one rank, of a buffer that is D bytes long when whole."""
-    return term("D_sent", "sent by a rank in a ring all-reduce", 2 * buffer * (n - 1) / n,
-                Unit.BYTES, "Patarasuk and Yuan 2009, section 3")
+    return term(
+        "D_sent",
+        "sent by a rank in a ring all-reduce",
+        2 * buffer * (n - 1) / n,
+        Unit.BYTES,
+        "Patarasuk and Yuan 2009, section 3",
+    )
 
 
 def ring_all_gather_bytes(n: float, buffer: float) -> Term:
     """The same of an all-gather or a reduce-scatter."""
-    return term("D_sent", "sent by a rank in a ring all-gather or reduce-scatter",
-                buffer * (n - 1) / n, Unit.BYTES, "Thakur et al. 2005, section 4")
+    return term(
+        "D_sent",
+        "sent by a rank in a ring all-gather or reduce-scatter",
+        buffer * (n - 1) / n,
+        Unit.BYTES,
+        "Thakur et al. 2005, section 4",
+    )
 
 
 def _residual_stream(model: Model, plan: Plan) -> float:
     """Bytes of the activations of one micro-batch, between two blocks."""
-    return micro_batch_tokens(plan) * named("d", model.d_model) * \
-        named("e", plan.types.activations)
+    return micro_batch_tokens(plan) * named("d", model.d_model) * named("e", plan.types.activations)
 
 
 def tensor_calls_of_block(model: Model, plan: Plan) -> Term:
@@ -53,8 +62,12 @@ def tensor_calls_of_block(model: Model, plan: Plan) -> Term:
     An input that Ringside keeps whole is not gathered again."""
     halves, again = named("halves", 1 if model.heads == 0 else 2), plan.times_again
     calls = 5 + 2 * again - int(model.own) if plan.sequence_parallel else 2 + again
-    return term("calls", "tensor-parallel calls of a block, one micro-batch", calls * halves,
-                source=KORTHIKANTI)
+    return term(
+        "calls",
+        "tensor-parallel calls of a block, one micro-batch",
+        calls * halves,
+        source=KORTHIKANTI,
+    )
 
 
 def tensor_rows(model: Model) -> float:
@@ -68,22 +81,38 @@ def tensor_rows(model: Model) -> float:
 def tensor_bytes_of_block(model: Model, plan: Plan) -> Term:
     t, calls = tensor_ranks(plan), tensor_calls_of_block(model, plan)
     stream = _residual_stream(model, plan) * tensor_rows(model)
-    return term("D_tp", "sent for a block by a tensor-parallel rank, one micro-batch",
-                calls * stream * (t - 1) / t if plan.sequence_parallel else
-                2 * calls * stream * (t - 1) / t, Unit.BYTES, KORTHIKANTI)
+    return term(
+        "D_tp",
+        "sent for a block by a tensor-parallel rank, one micro-batch",
+        calls * stream * (t - 1) / t
+        if plan.sequence_parallel
+        else 2 * calls * stream * (t - 1) / t,
+        Unit.BYTES,
+        KORTHIKANTI,
+    )
 
 
 def tensor_bytes_of_edge(model: Model, plan: Plan) -> Term:
     """The same for the embedding (its output) and the head (the gradient of its input)."""
     t = tensor_ranks(plan)
-    return term("D_edge", "sent for the embedding's output, and for the head's dx",
-                2 * _residual_stream(model, plan) * (t - 1) / t, Unit.BYTES, MEGATRON)
+    return term(
+        "D_edge",
+        "sent for the embedding's output, and for the head's dx",
+        2 * _residual_stream(model, plan) * (t - 1) / t,
+        Unit.BYTES,
+        MEGATRON,
+    )
 
 
 def tensor_bytes_of_cross_entropy(plan: Plan) -> Term:
     t = tensor_ranks(plan)
-    return term("D_loss", "sent for the cross-entropy: three fp32 numbers a token",
-                24 * micro_batch_tokens(plan) * (t - 1) / t, Unit.BYTES, MEGATRON)
+    return term(
+        "D_loss",
+        "sent for the cross-entropy: three fp32 numbers a token",
+        24 * micro_batch_tokens(plan) * (t - 1) / t,
+        Unit.BYTES,
+        MEGATRON,
+    )
 
 
 def tensor_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> Term:
@@ -99,9 +128,15 @@ def tensor_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> Term:
     if 0 < model.kv_heads < plan.mesh.size("tp"):
         share = named("t / a_kv", plan.mesh.size("tp") / model.kv_heads)
         sent = sent + ring_all_reduce_bytes(
-            share, gradient * 2 * d * named("d_head", model.head_size) * blocks / n)
-    return term("D_sums", "sent once a step for gradients of norms and of shared heads", sent,
-                Unit.BYTES, KORTHIKANTI)
+            share, gradient * 2 * d * named("d_head", model.head_size) * blocks / n
+        )
+    return term(
+        "D_sums",
+        "sent once a step for gradients of norms and of shared heads",
+        sent,
+        Unit.BYTES,
+        KORTHIKANTI,
+    )
 
 
 def pipeline_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> Term:
@@ -110,28 +145,45 @@ def pipeline_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> Term
     sent = constant(0)
     if model.tied_head and part.has_embedding != part.has_head:
         sent = ring_all_reduce_bytes(
-            constant(2), named("e_g", plan.types.gradients) * embedding(model) /
-            tensor_ranks(plan) / named("N", shards_of(plan).optimizer))
-    return term("D_tied", "sent once a step for the gradient of the tied matrix", sent, Unit.BYTES,
-                "Shoeybi et al. 2019 (Megatron-LM)")
+            constant(2),
+            named("e_g", plan.types.gradients)
+            * embedding(model)
+            / tensor_ranks(plan)
+            / named("N", shards_of(plan).optimizer),
+        )
+    return term(
+        "D_tied",
+        "sent once a step for the gradient of the tied matrix",
+        sent,
+        Unit.BYTES,
+        "Shoeybi et al. 2019 (Megatron-LM)",
+    )
 
 
 def context_calls_of_block(plan: Plan) -> Term:
     """Forward, and backward, where keys travel again in a ring and their gradients with them.
 
-                    forward                            backward
-        all_gather  an all-gather                      a reduce-scatter
-        ring        c - 1 exchanges                    c - 1, and c of gradients
-        ulysses     all-to-all of q, k, v and y        the same four
+                forward                            backward
+    all_gather  an all-gather                      a reduce-scatter
+    ring        c - 1 exchanges                    c - 1, and c of gradients
+    ulysses     all-to-all of q, k, v and y        the same four
     """
-    c, again, forward, backward = (named("c", plan.mesh.size("cp")), plan.times_again, constant(1),
-                                   constant(1))
+    c, again, forward, backward = (
+        named("c", plan.mesh.size("cp")),
+        plan.times_again,
+        constant(1),
+        constant(1),
+    )
     if plan.exchange == "ring":
         forward, backward = c - 1, 2 * c - 1
     if plan.exchange == "ulysses":
         forward = backward = constant(4)
-    return term("calls", "context-parallel calls of a block, one micro-batch",
-                (1 + again) * forward + backward, source="parallel/context/attention.hpp")
+    return term(
+        "calls",
+        "context-parallel calls of a block, one micro-batch",
+        (1 + again) * forward + backward,
+        source="parallel/context/attention.hpp",
+    )
 
 
 def context_bytes_of_block(model: Model, plan: Plan) -> Term:
@@ -147,17 +199,25 @@ def context_bytes_of_block(model: Model, plan: Plan) -> Term:
         backward = (c - 1) * e * own + c * e_g * own
     if plan.exchange == "ulysses":
         forward = backward = (c - 1) / c * e * tokens * (2 * q + 2 * kv) / t
-    return term("D_cp", "sent for a block by a context-parallel rank, one micro-batch",
-                (1 + plan.times_again) * forward + backward, Unit.BYTES,
-                "parallel/context/attention.hpp")
+    return term(
+        "D_cp",
+        "sent for a block by a context-parallel rank, one micro-batch",
+        (1 + plan.times_again) * forward + backward,
+        Unit.BYTES,
+        "parallel/context/attention.hpp",
+    )
 
 
 def expert_calls_of_block(model: Model, plan: Plan) -> Term:
     """Forward, and backward: K rows of d numbers for each token go to the experts, and as many come
     back. Before them, every rank tells every other how many rows it has for each of its experts."""
     calls = 5 + constant(3 * plan.times_again)
-    return term("calls", "all-to-alls of a block, one micro-batch: counts, rows and outputs; "
-                "gradients", mean_of_blocks(model, calls), source="parallel/experts/dispatch.hpp")
+    return term(
+        "calls",
+        "all-to-alls of a block, one micro-batch: counts, rows and outputs; gradients",
+        mean_of_blocks(model, calls),
+        source="parallel/experts/dispatch.hpp",
+    )
 
 
 def expert_bytes_of_block(model: Model, plan: Plan) -> Term:
@@ -170,9 +230,13 @@ def expert_bytes_of_block(model: Model, plan: Plan) -> Term:
     if plan.busiest_rows != 1:
         each = named("imbalance", plan.imbalance) * each
     again = plan.times_again
-    return term("D_ep", "sent for a block by the busiest expert-parallel rank, one micro-batch",
-                mean_of_blocks(model, (4 + 2 * again) * each + (1 + again) * counts), Unit.BYTES,
-                "parallel/experts/dispatch.hpp")
+    return term(
+        "D_ep",
+        "sent for a block by the busiest expert-parallel rank, one micro-batch",
+        mean_of_blocks(model, (4 + 2 * again) * each + (1 + again) * counts),
+        Unit.BYTES,
+        "parallel/experts/dispatch.hpp",
+    )
 
 
 def parameters_beside_experts(model: Model, t: float, part: PipelinePart) -> float:
@@ -210,18 +274,30 @@ def sharded_units(model: Model, t: float, part: PipelinePart) -> ShardedUnits:
     tied = has_edges and model.tied_head and part.has_head
     edges = 0 if not has_edges else 1 if tied else part.has_embedding + part.has_head
     count, again = part.blocks + edges, part.blocks + (edges if tied else 0)
-    gathered = stage_parameters(model, t, part) if tied else \
-        named("L_stage", part.blocks) * whole_block(model, t)
+    gathered = (
+        stage_parameters(model, t, part)
+        if tied
+        else named("L_stage", part.blocks) * whole_block(model, t)
+    )
     has_head = has_edges and part.has_head
-    return ShardedUnits(count, again, gathered, calls_behind_blocks(count, part.blocks, has_head),
-                        calls_behind_blocks(again, part.blocks, has_head))
+    return ShardedUnits(
+        count,
+        again,
+        gathered,
+        calls_behind_blocks(count, part.blocks, has_head),
+        calls_behind_blocks(again, part.blocks, has_head),
+    )
 
 
 def boundary_bytes(model: Model, plan: Plan) -> Term:
     stream = _residual_stream(model, plan)
-    return term("D_pp", "one message to a neighbouring stage",
-                stream / tensor_ranks(plan) if plan.sequence_parallel else stream, Unit.BYTES,
-                "Narayanan et al. 2021, section 4.1")
+    return term(
+        "D_pp",
+        "one message to a neighbouring stage",
+        stream / tensor_ranks(plan) if plan.sequence_parallel else stream,
+        Unit.BYTES,
+        "Narayanan et al. 2021, section 4.1",
+    )
 
 
 def link_seconds(messages: float, sent: float, level: Level) -> Term:
@@ -230,6 +306,10 @@ def link_seconds(messages: float, sent: float, level: Level) -> Term:
     seconds = sent / (named("W", level.bytes_per_second) * named("eta", level.efficiency))
     if level.oversubscription > 1:
         seconds = named("o", level.oversubscription) * seconds
-    return term("t_link", f"time on {level.name}",
-                messages * named("alpha", level.latency) + seconds, Unit.SECONDS,
-                "Hockney 1994: latency and bandwidth")
+    return term(
+        "t_link",
+        f"time on {level.name}",
+        messages * named("alpha", level.latency) + seconds,
+        Unit.SECONDS,
+        "Hockney 1994: latency and bandwidth",
+    )

@@ -33,8 +33,12 @@ def latent_attention(model: Model) -> Term:
     c, n = named("c", latent.kv_rank), named("n", latent.nope)
     r, v = named("r", latent.rope), named("v", latent.value)
     queries = d * q + q + q * a * (n + r) if latent.q_rank else d * a * (n + r)
-    return term("P_attention", "latent attention of a block",
-                queries + d * (c + r) + c + c * a * (n + v) + a * v * d, source=DEEPSEEK)
+    return term(
+        "P_attention",
+        "latent attention of a block",
+        queries + d * (c + r) + c + c * a * (n + v) + a * v * d,
+        source=DEEPSEEK,
+    )
 
 
 def expert_block(model: Model) -> Term:
@@ -43,8 +47,12 @@ def expert_block(model: Model) -> Term:
     assert experts is not None
     d, f = named("d", model.d_model), named("f_e", experts.d_ff)
     routed, shared = named("E", experts.routed), named("E_s", experts.shared)
-    return term("P_experts", "experts of a block, with the router and its bias",
-                3 * d * f * (routed + shared) + d * routed + routed, source=DEEPSEEK)
+    return term(
+        "P_experts",
+        "experts of a block, with the router and its bias",
+        3 * d * f * (routed + shared) + d * routed + routed,
+        source=DEEPSEEK,
+    )
 
 
 def _deepseek(model: Model) -> List[Term]:
@@ -52,11 +60,16 @@ def _deepseek(model: Model) -> List[Term]:
     d, f, blocks = named("d", model.d_model), named("f", model.d_ff), named("L", model.layers)
     vocabulary, dense = named("V", model.vocabulary), named("L_dense", model.experts.dense_blocks)
     attention, experts = latent_attention(model), expert_block(model)
-    feed_forward = term("P_dense", "feed-forward part of a block without experts", 3 * d * f,
-                        source=DEEPSEEK)
+    feed_forward = term(
+        "P_dense", "feed-forward part of a block without experts", 3 * d * f, source=DEEPSEEK
+    )
     edges = 2 * vocabulary * d + d if not model.tied_head else vocabulary * d + d
-    total = term("P", "all parameters", edges + blocks * (attention + 2 * d) +
-                 dense * feed_forward + (blocks - dense) * experts, source=DEEPSEEK)
+    total = term(
+        "P",
+        "all parameters",
+        edges + blocks * (attention + 2 * d) + dense * feed_forward + (blocks - dense) * experts,
+        source=DEEPSEEK,
+    )
     return [attention, feed_forward, experts, total]
 
 
@@ -65,8 +78,13 @@ def _with_experts(model: Model, experts: float) -> float:
     d, f, q = named("d", model.d_model), named("f", model.d_ff), named("q", model.q_width)
     kv = named("kv", model.kv_width)
     if model.experts and model.experts.dense_blocks:
-        return 2 * d * q + 2 * d * kv + mean_of_blocks(
-            model, router(model) + 3 * d * f * experts, 3 * d * named("f_d", model.dense_ff))
+        return (
+            2 * d * q
+            + 2 * d * kv
+            + mean_of_blocks(
+                model, router(model) + 3 * d * f * experts, 3 * d * named("f_d", model.dense_ff)
+            )
+        )
     return 2 * d * q + 2 * d * kv + router(model) + 3 * d * f * experts
 
 
@@ -83,23 +101,38 @@ def block_matrices(model: Model) -> Term:
     if model.kind == "feed_forward":
         return term("P_matrices", "matrices of a block: up, down", 2 * d * f, source=COURSE)
     if model.kind == "gpt":
-        return term("P_matrices", "matrices of a block: q, k, v, output; up, down",
-                    4 * d * d + 2 * d * f, source=GPT)
+        return term(
+            "P_matrices",
+            "matrices of a block: q, k, v, output; up, down",
+            4 * d * d + 2 * d * f,
+            source=GPT,
+        )
     if model.experts:
-        return term("P_matrices", "matrices of a block: q and output, k and v; router; gate, up, "
-                    "down of E experts", _with_experts(model, named("E", model.experts.routed)),
-                    source=MIXTRAL)
+        return term(
+            "P_matrices",
+            "matrices of a block: q and output, k and v; router; gate, up, down of E experts",
+            _with_experts(model, named("E", model.experts.routed)),
+            source=MIXTRAL,
+        )
     q, kv = named("q", model.q_width), named("kv", model.kv_width)
-    return term("P_matrices", "matrices of a block: q and output, k and v; gate, up, down",
-                2 * d * q + 2 * d * kv + 3 * d * f, source=LLAMA)
+    return term(
+        "P_matrices",
+        "matrices of a block: q and output, k and v; gate, up, down",
+        2 * d * q + 2 * d * kv + 3 * d * f,
+        source=LLAMA,
+    )
 
 
 def active_matrices(model: Model) -> Term:
     """The same without the experts that a token does not use; equal without experts."""
     if model.kind != "llama" or not model.experts:
         return block_matrices(model)
-    return term("P_active", "matrices of a block that compute a token: K of E experts",
-                _with_experts(model, named("K", model.experts.per_token)), source=MIXTRAL)
+    return term(
+        "P_active",
+        "matrices of a block that compute a token: K of E experts",
+        _with_experts(model, named("K", model.experts.per_token)),
+        source=MIXTRAL,
+    )
 
 
 def active_parameters(model: Model) -> Term:
@@ -108,9 +141,13 @@ def active_parameters(model: Model) -> Term:
     assert experts is not None
     d, f, routed = named("d", model.d_model), named("f_e", experts.d_ff), named("E", experts.routed)
     blocks = named("L_experts", model.layers - experts.dense_blocks)
-    return term("P_active", "parameters that compute a token: without E - K experts of a block",
-                named("P", parameter_count(model)[-1]) -
-                blocks * 3 * d * f * (routed - named("K", experts.per_token)), source=MIXTRAL)
+    return term(
+        "P_active",
+        "parameters that compute a token: without E - K experts of a block",
+        named("P", parameter_count(model)[-1])
+        - blocks * 3 * d * f * (routed - named("K", experts.per_token)),
+        source=MIXTRAL,
+    )
 
 
 def block_vectors(model: Model) -> Term:
@@ -119,8 +156,9 @@ def block_vectors(model: Model) -> Term:
     if model.kind == "feed_forward":
         return term("P_vectors", "norms and biases of a block: none", 0.0, source=COURSE)
     if model.kind == "gpt":
-        return term("P_vectors", "two LayerNorms, and the biases of the matrices", 9 * d + f,
-                    source=GPT)
+        return term(
+            "P_vectors", "two LayerNorms, and the biases of the matrices", 9 * d + f, source=GPT
+        )
     q, kv = named("q", model.q_width), named("kv", model.kv_width)
     vectors = 2 * d
     if model.attention_bias:
@@ -139,25 +177,36 @@ def embedding(model: Model) -> Term:
     """The table of tokens, and of positions where they are learned."""
     d, vocabulary = named("d", model.d_model), named("V", model.vocabulary)
     if model.kind == "gpt":
-        return term("P_embedding", "embeddings of tokens and of positions",
-                    (vocabulary + named("s", model.sequence)) * d, source=GPT)
+        return term(
+            "P_embedding",
+            "embeddings of tokens and of positions",
+            (vocabulary + named("s", model.sequence)) * d,
+            source=GPT,
+        )
     return term("P_embedding", "embedding of tokens", vocabulary * d, source=_source_of(model))
 
 
 def last_norm(model: Model) -> Term:
     if model.kind == "feed_forward":
         return term("P_norm", "last norm: none", 0.0, source=COURSE)
-    return term("P_norm", "last norm",
-                (2 if model.kind == "gpt" else 1) * named("d", model.d_model),
-                source=_source_of(model))
+    return term(
+        "P_norm",
+        "last norm",
+        (2 if model.kind == "gpt" else 1) * named("d", model.d_model),
+        source=_source_of(model),
+    )
 
 
 def head(model: Model) -> Term:
     """The matrix of the head; 0 if it is the embedding's."""
     if model.tied_head or model.vocabulary == 0:
         return term("P_head", "head: no matrix of its own", 0.0, source=_source_of(model))
-    return term("P_head", "head", named("V", model.vocabulary) * named("d", model.d_model),
-                source=_source_of(model))
+    return term(
+        "P_head",
+        "head",
+        named("V", model.vocabulary) * named("d", model.d_model),
+        source=_source_of(model),
+    )
 
 
 def whole_block(model: Model, t: float) -> Term:
@@ -165,17 +214,25 @@ def whole_block(model: Model, t: float) -> Term:
     experts those of one of the expert-parallel ranks (Experts.ranks)."""
     if model.experts:
         gates = mean_of_blocks(model, router(model))
-        on_rank = ((_with_experts(model, named("E / n", model.experts.here)) - gates) / t +
-                   gates + block_vectors(model))
+        on_rank = (
+            (_with_experts(model, named("E / n", model.experts.here)) - gates) / t
+            + gates
+            + block_vectors(model)
+        )
     else:
         on_rank = block_matrices(model) / t + block_vectors(model)
     # Each rank has at least one head of keys and values: more ranks than heads share copies.
     if 0 < model.kv_heads < t:
         on_rank = on_rank + 2 * named("d", model.d_model) * (
-            named("d_head", model.head_size) - named("kv", model.kv_width) / t)
+            named("d_head", model.head_size) - named("kv", model.kv_width) / t
+        )
     what = "parameters of a block on one rank"
-    return term("P_block", f"{what}, with E / n experts and the router" if model.experts else what,
-                on_rank, source="Shoeybi et al. 2019 (Megatron-LM), section 3")
+    return term(
+        "P_block",
+        f"{what}, with E / n experts and the router" if model.experts else what,
+        on_rank,
+        source="Shoeybi et al. 2019 (Megatron-LM), section 3",
+    )
 
 
 def down_projection(model: Model, t: float) -> float:
@@ -213,6 +270,16 @@ def parameter_count(model: Model) -> List[Term]:
     if model.kind == "feed_forward":
         return [matrices, term("P", "all parameters", blocks * matrices, source=COURSE)]
     table, norm, matrix = embedding(model), last_norm(model), head(model)
-    return [matrices, vectors, table, norm, matrix,
-            term("P", "all parameters", table + blocks * (matrices + vectors) + norm + matrix,
-                 source=_source_of(model))]
+    return [
+        matrices,
+        vectors,
+        table,
+        norm,
+        matrix,
+        term(
+            "P",
+            "all parameters",
+            table + blocks * (matrices + vectors) + norm + matrix,
+            source=_source_of(model),
+        ),
+    ]

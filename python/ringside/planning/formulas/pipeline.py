@@ -47,6 +47,7 @@ def _idle_slots(plan: Plan) -> float:
         return (p - 1) / (3 * v)
     if plan.schedule.startswith("csv:"):
         from ringside.planning.schedule_file import idle_share  # few plans have a file
+
         share = idle_share(plan.schedule, plan.mesh.size("pp"), plan.micro_batches)
         return named("idle", share * plan.micro_batches)
     return p - 1
@@ -58,12 +59,22 @@ def _source_of(plan: Plan) -> str:
 
 def bubble_share(plan: Plan) -> Term:
     idle, m = _idle_slots(plan), named("m", plan.micro_batches)
-    return term("bubble", "share of the step that a stage waits", idle / (m + idle), Unit.SHARE,
-                _source_of(plan))
+    return term(
+        "bubble",
+        "share of the step that a stage waits",
+        idle / (m + idle),
+        Unit.SHARE,
+        _source_of(plan),
+    )
 
 
 def bubble_seconds(plan: Plan, stage: float) -> Term:
     """`stage` seconds is forward and backward of one micro-batch on one stage, with F = I = W for
     the zero-bubble schedules."""
-    return term("t_bubble", "time that a stage waits", _idle_slots(plan) * stage, Unit.SECONDS,
-                _source_of(plan))
+    return term(
+        "t_bubble",
+        "time that a stage waits",
+        _idle_slots(plan) * stage,
+        Unit.SECONDS,
+        _source_of(plan),
+    )

@@ -30,35 +30,65 @@ def shards_of(plan: Plan) -> Shards:
 
 
 def parameter_bytes(parameters: float, types: Types, shards: float) -> Term:
-    return term("M_parameters", "parameters",
-                named("e", types.parameters) * parameters / named("N", shards), Unit.BYTES, ZERO)
+    return term(
+        "M_parameters",
+        "parameters",
+        named("e", types.parameters) * parameters / named("N", shards),
+        Unit.BYTES,
+        ZERO,
+    )
 
 
 def gradient_bytes(parameters: float, types: Types, shards: float) -> Term:
-    return term("M_gradients", "gradients",
-                named("e_g", types.gradients) * parameters / named("N", shards), Unit.BYTES, ZERO)
+    return term(
+        "M_gradients",
+        "gradients",
+        named("e_g", types.gradients) * parameters / named("N", shards),
+        Unit.BYTES,
+        ZERO,
+    )
 
 
 def master_bytes(parameters: float, types: Types, shards: float) -> Term:
     """0 for fp32 parameters."""
-    return term("M_masters", "fp32 masters of the parameters",
-                named("e_m", types.masters) * parameters / named("N", shards), Unit.BYTES, ZERO)
+    return term(
+        "M_masters",
+        "fp32 masters of the parameters",
+        named("e_m", types.masters) * parameters / named("N", shards),
+        Unit.BYTES,
+        ZERO,
+    )
 
 
 def moment_bytes(parameters: float, types: Types, shards: float) -> Term:
-    return term("M_moments", "AdamW's two moments",
-                named("e_o", types.moments) * parameters / named("N", shards), Unit.BYTES, ZERO)
+    return term(
+        "M_moments",
+        "AdamW's two moments",
+        named("e_o", types.moments) * parameters / named("N", shards),
+        Unit.BYTES,
+        ZERO,
+    )
 
 
 def state_of_model(parameters: float, types: Types) -> Term:
     """All four of the whole model, on however many devices."""
-    each = (named("e", types.parameters) + named("e_g", types.gradients) +
-            named("e_m", types.masters) + named("e_o", types.moments))
-    return term("M_state", "parameters, gradients, masters and moments of the whole model",
-                parameters * each, Unit.BYTES, ZERO)
+    each = (
+        named("e", types.parameters)
+        + named("e_g", types.gradients)
+        + named("e_m", types.masters)
+        + named("e_o", types.moments)
+    )
+    return term(
+        "M_state",
+        "parameters, gradients, masters and moments of the whole model",
+        parameters * each,
+        Unit.BYTES,
+        ZERO,
+    )
 
 
 # Whole for a short time: units of parameters, and gradients on their way to who keeps them.
+
 
 def largest_unit(model: Model, t: float, part: PipelinePart) -> Term:
     """Units are blocks; the embedding; the last norm with the head. In parameters on one of t
@@ -77,26 +107,41 @@ def largest_parameter(model: Model, t: float, part: PipelinePart) -> Term:
     matrix = largest(f, q)
     if part.has_embedding or part.has_head:
         matrix = largest(named("V", model.vocabulary), matrix)
-    return term("P_largest", "the largest matrix on one rank", d * matrix / t,
-                source="ddp/buckets.hpp")
+    return term(
+        "P_largest", "the largest matrix on one rank", d * matrix / t, source="ddp/buckets.hpp"
+    )
 
 
 def gathered_units(block: float, unit: float, types: Types) -> Term:
     """Two neighbouring units are whole while they run, the largest and a block."""
-    return term("M_units", "parameters of two units, gathered",
-                named("e", types.parameters) * (block + unit), Unit.BYTES, "zero/zero3.hpp")
+    return term(
+        "M_units",
+        "parameters of two units, gathered",
+        named("e", types.parameters) * (block + unit),
+        Unit.BYTES,
+        "zero/zero3.hpp",
+    )
 
 
 def reduced_units(block: float, unit: float, types: Types) -> Term:
     """One unit, the copy that backward makes, and two blocks that are being reduced."""
-    return term("M_reduced", "gradients of units, until they are reduced",
-                named("e_g", types.gradients) * 2 * (block + unit), Unit.BYTES, "zero/zero3.hpp")
+    return term(
+        "M_reduced",
+        "gradients of units, until they are reduced",
+        named("e_g", types.gradients) * 2 * (block + unit),
+        Unit.BYTES,
+        "zero/zero3.hpp",
+    )
 
 
 def reduced_buckets(parameters: float, matrix: float, bucket_bytes: float, types: Types) -> Term:
     """ZeRO stage 2: two buckets of gradients are being reduced and one is being filled, which is as
     large as the largest parameter if that is larger; and the gradient that backward adds to it."""
     g, bucket = named("e_g", types.gradients), named("b", bucket_bytes)
-    return term("M_reduced", "gradients in buckets, until they are reduced",
-                g * matrix + smallest(largest(bucket, g * matrix) + 2 * bucket, g * parameters),
-                Unit.BYTES, "zero/gradient_shards.hpp")
+    return term(
+        "M_reduced",
+        "gradients in buckets, until they are reduced",
+        g * matrix + smallest(largest(bucket, g * matrix) + 2 * bucket, g * parameters),
+        Unit.BYTES,
+        "zero/gradient_shards.hpp",
+    )

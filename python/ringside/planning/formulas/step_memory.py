@@ -1,12 +1,23 @@
 """StepMemory: what a rank holds at every moment of a step beside parameters and the optimizer's
 state, in bytes."""
 
-from ringside.planning.formulas.activations import (block_activations, converted_head,
-                                                    deferred_activations, embedding_activations,
-                                                    forward_memory, head_activations, kept_head,
-                                                    working_memory)
-from ringside.planning.formulas.parameters import (down_projection, embedding, last_norm,
-                                                   stage_parameters, whole_block)
+from ringside.planning.formulas.activations import (
+    block_activations,
+    converted_head,
+    deferred_activations,
+    embedding_activations,
+    forward_memory,
+    head_activations,
+    kept_head,
+    working_memory,
+)
+from ringside.planning.formulas.parameters import (
+    down_projection,
+    embedding,
+    last_norm,
+    stage_parameters,
+    whole_block,
+)
 from ringside.planning.formulas.state import shards_of
 from ringside.planning.formulas.symbols import tensor_ranks
 from ringside.planning.model import Model
@@ -21,8 +32,9 @@ class StepMemory:
         self.model, self.plan, self.part, t = model, plan, part, tensor_ranks(plan)
         # Ringside frees gradients after a step, unless they lie in buckets: the first backward then
         # starts without any, when most activations are in flight.
-        self.gradients_grow = (model.own and plan.state_ranks == 1 and plan.copies == 1 and
-                               plan.gradient_copies == 1)
+        self.gradients_grow = (
+            model.own and plan.state_ranks == 1 and plan.copies == 1 and plan.gradient_copies == 1
+        )
         self.block = block_activations(model, plan)
         self.deferred, self.kept = deferred_activations(model, plan), kept_head(model, plan)
         self.parameters_of_block = float(whole_block(model, t))
@@ -63,8 +75,11 @@ class StepMemory:
             return forward_memory(model, plan)
         if at.at == "embedding":
             return formula_of(embedding_activations(model, plan))
-        return constant(0) if remain else \
-            named("e", plan.types.activations) * down_projection(model, tensor_ranks(plan))
+        return (
+            constant(0)
+            if remain
+            else named("e", plan.types.activations) * down_projection(model, tensor_ranks(plan))
+        )
 
     def _waiting(self, at: Moment) -> float:
         """Gradients of head and embedding that wait for W as they are, because of the hooks that
@@ -79,15 +94,22 @@ class StepMemory:
             total = named("m_head", at.heads) * self.kept + total
         waiting = self._waiting(at)
         if waiting > 0:
-            total = (named("m_W", waiting) * named("e", self.plan.types.activations) *
-                     named("P_vocabulary", self.vocabulary) + total)
+            total = (
+                named("m_W", waiting)
+                * named("e", self.plan.types.activations)
+                * named("P_vocabulary", self.vocabulary)
+                + total
+            )
         return total
 
     def _activations(self, at: Moment) -> float:
-        return (at.blocks * float(self.block) + at.deferred_blocks * float(self.deferred) +
-                at.heads * float(self.kept) +
-                self.computing[at.at, at.is_at_head, at.is_first] +
-                self._waiting(at) * self.plan.types.activations * self.vocabulary)
+        return (
+            at.blocks * float(self.block)
+            + at.deferred_blocks * float(self.deferred)
+            + at.heads * float(self.kept)
+            + self.computing[at.at, at.is_at_head, at.is_first]
+            + self._waiting(at) * self.plan.types.activations * self.vocabulary
+        )
 
     def _gradients(self, at: Moment) -> float:
         each, part = self.plan.types.gradients, self.part
@@ -109,8 +131,10 @@ class StepMemory:
 
     def most(self) -> float:
         """The most of activations, gradients and gathered parameters together."""
-        return max(self._activations(at) + self._gradients(at) + self._under_way(at)
-                   for at in self.part.moments)
+        return max(
+            self._activations(at) + self._gradients(at) + self._under_way(at)
+            for at in self.part.moments
+        )
 
     def _under_way(self, at: Moment) -> float:
         """Gathered parameters and gradients on their way. A network may be slow, so as many
@@ -121,8 +145,11 @@ class StepMemory:
         g, e = plan.types.gradients, plan.types.parameters
         vocabulary, block = g * self.vocabulary, self.parameters_of_block
         # Buckets of several matrices, or of a unit.
-        bucket = g * block if has_units else \
-            min(max(plan.bucket_bytes, g * self.down_projection), g * part.blocks * block)
+        bucket = (
+            g * block
+            if has_units
+            else min(max(plan.bucket_bytes, g * self.down_projection), g * part.blocks * block)
+        )
         gathered = 0.0
         if has_units:
             if at.at == "head":

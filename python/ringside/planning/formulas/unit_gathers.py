@@ -84,8 +84,9 @@ def _uses_of(model: Model, plan: Plan, schedule: Schedule, rank: int) -> List[_U
         shares = model.tied_head and has_head
         uses.append(head if shares else _Use(EMBEDDING, matrix, False))
     for stage in schedule.stages_of(rank):
-        uses += [_Use(layer, block) for layer in
-                 layers_of_stage(model.layers, schedule.stages, stage)]
+        uses += [
+            _Use(layer, block) for layer in layers_of_stage(model.layers, schedule.stages, stage)
+        ]
     if has_head and is_alone:
         uses.append(_Use(LAST_NORM, norm))
     return uses + [head] if has_head else uses
@@ -94,6 +95,7 @@ def _uses_of(model: Model, plan: Plan, schedule: Schedule, rank: int) -> List[_U
 def _compute_again(uses: _Uses, use: int, block: int, blocks: int, plan: Plan) -> None:
     """If `use`, which is block `block` of `blocks` in its stage, is the last of a group: backward
     first computes the group again."""
+
     def run(size: int, begins_at: int, end: int) -> range:
         first = begins_at + (block - begins_at) // size * size
         group = range(first, min(first + size, end))
@@ -101,6 +103,7 @@ def _compute_again(uses: _Uses, use: int, block: int, blocks: int, plan: Plan) -
             for each in group:
                 uses.forward_again(use - (block - each))
         return group
+
     group = run(plan.group_of(blocks), 0, blocks)
     if plan.recompute.inner > 0:
         run(plan.recompute.inner, group.start, group.stop)
@@ -113,9 +116,17 @@ def unit_gathers(model: Model, plan: Plan, rank: int) -> UnitGathers:
     all_uses = uses.uses
     for kind, stage, _ in schedule.actions[rank]:
         layers = layers_of_stage(model.layers, schedule.stages, stage)
-        here = [i for i, use in enumerate(all_uses) if
-                (use.unit in layers if use.unit >= 0 else
-                 stage == 0 if i == 0 else stage + 1 == schedule.stages)]
+        here = [
+            i
+            for i, use in enumerate(all_uses)
+            if (
+                use.unit in layers
+                if use.unit >= 0
+                else stage == 0
+                if i == 0
+                else stage + 1 == schedule.stages
+            )
+        ]
         if kind == "F":
             for use in here:
                 uses.forward(use, not again or all_uses[use].unit < 0)
