@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/read_file.hpp"
 #include "base/text/printable.hpp"
@@ -86,13 +85,13 @@ void add_generate_command(CLI::App& app) {
   const auto [option, args] =
       add_command(app, "generate", "Continue a text with a checkpoint", generate);
   option("--init DIR", args.init, "The checkpoint's folder: config.json and model.safetensors")
-      ->required();
+      .required();
   option.flag("--accept-changes", args.accept_changes,
               "Use the checkpoint although its files were changed after it was saved");
-  CLI::Option* prompt =
+  const DeclaredOption prompt =
       option("--prompt TEXT", args.prompt, "The beginning of the text [an empty line]");
   option("--prompt-file FILE", args.prompt_file, "Read the beginning from this file instead")
-      ->excludes(prompt);
+      .excludes(prompt);
   option("--tokens N", args.tokens, "Tokens to generate [200]", not_negative());
   option("--temperature T", args.sample.temperature,
          "Below 1 favours likely tokens; 0: the likeliest only [0.8]", not_negative());

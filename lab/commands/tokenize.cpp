@@ -146,7 +146,7 @@ void add_tokenize_command(CLI::App& app) {
   option("--tokenizer PATH", args.tokenizer, "A tokenizer.json, or a folder with one");
   option("--file FILE", args.file, "Encode a file, or all files of a folder, as one text");
   option("--decode IDS", args.decode, "Print the bytes of these ids, for example 464,262,1001")
-      ->delimiter(',');
+      .separated_by(',');
   option("--out FILE", args.out, "Write the ids to this file; formats: see below");
   option.flag("--plain", args.plain,
               "Leave out the tokens that the tokenizer adds around every text");
