@@ -26,53 +26,42 @@ from ringside.lab.msccl_writer import write_xml
 from ringside.library import RingsideError
 from ringside.planning.json_fields import shown
 
-KEYS = {  # [kind] the keys that it has, and those that it may have
-    "schedule": (("chunks", "steps"), ()),
-    "step": ((), ("send", "receive")),
-    "send": (("to", "first", "count"), ("stride", "run", "input", "held")),
-    "receive": (("from", "first", "count", "action"), ("stride", "run")),
+NUMBER, COUNT = range(-(10**9), 10**9 + 1), range(MOST_CHUNKS + 1)
+CHUNKS = {"first": NUMBER, "count": COUNT, "stride?": NUMBER, "run?": range(1, 10**9 + 1)}
+FORM = {  # of our JSON, for each rank; a key with a question mark may be left out
+    "chunks": range(1, MOST_CHUNKS + 1),
+    "steps": [
+        {
+            "send?": {"to": NUMBER, **CHUNKS, "input?": NUMBER, "held?": NUMBER},
+            "receive?": {"from": NUMBER, **CHUNKS, "action": {"add", "overwrite"}},
+        }
+    ],
 }
-ANY = 10**9
 
 
-# Our JSON: its form. Whether messages match is for the proof.
-
-
-def check_keys(value: Any, kind: str, where: str) -> None:
-    """Each key is known, so that a misspelt one is noticed."""
-    needed, more = KEYS[kind]
-    if not isinstance(value, dict) or not set(needed) <= set(value) <= {*needed, *more}:
-        keys = " and perhaps ".join(filter(None, [", ".join(needed), ", ".join(more)]))
-        fail(f"{where}: expected a {kind} with {keys}, not {shown(value)}")
-
-
-def check_number(value: Json, key: str, least: int, most: int, where: str) -> None:
-    """It becomes an integer: some languages write 2 as 2.0."""
-    seen = value.get(key, least)
-    is_number = isinstance(seen, (int, float)) and not isinstance(seen, bool)
-    if not is_number or not least <= seen <= most or seen != int(seen):
-        fail(f"{where}: expected an integer from {least} to {most} as '{key}' in {shown(value)}")
-    if key in value:
-        value[key] = int(seen)
-
-
-def check_schedule(schedule: Any, ranks: int, rank: int) -> None:
-    check_keys(schedule, "schedule", f"rank {rank}")
-    check_number(schedule, "chunks", 1, MOST_CHUNKS, f"rank {rank}")
-    if not isinstance(schedule["steps"], list):
-        fail(f"rank {rank}: expected a list of steps, not {shown(schedule['steps'])}")
-    limits = {"to": (0, ranks - 1), "from": (0, ranks - 1), "count": (0, schedule["chunks"])}
-    limits["run"] = (1, ANY)
-    for number, step in enumerate(schedule["steps"]):
-        where = f"rank {rank}, step {number}"
-        check_keys(step, "step", where)
-        for kind, message in step.items():
-            check_keys(message, kind, where)
-            for key in message:
-                if key != "action":
-                    check_number(message, key, *limits.get(key, (-ANY, ANY)), where)
-            if message.get("action", "add") not in ("add", "overwrite"):
-                fail(f'{where}: the action must be "add" or "overwrite", not {message["action"]!r}')
+def checked(value: Any, form: Any, place: str) -> Any:
+    """A value of that form. A number becomes an integer, for some languages write 2 as 2.0.
+    Whether messages match, and name ranks and chunks that there are, is for the proof."""
+    if isinstance(form, list):
+        expected = "a list"
+        if isinstance(value, list):
+            return [checked(each, form[0], f"{place}[{i}]") for i, each in enumerate(value)]
+    elif isinstance(form, dict):
+        expected = f"an object with {', '.join(form)}"
+        known = {key.rstrip("?"): inner for key, inner in form.items()}
+        needed = known.keys() & form.keys()
+        if isinstance(value, dict) and needed <= value.keys() <= known.keys():
+            return {key: checked(each, known[key], f"{place}.{key}") for key, each in value.items()}
+    elif isinstance(form, range):
+        expected = f"an integer from {form[0]} to {form[-1]}"
+        whole = int(value) if isinstance(value, float) and value.is_integer() else value
+        if type(whole) is int and whole in form:
+            return whole
+    else:
+        expected = " or ".join(sorted(form))
+        if isinstance(value, str) and value in form:
+            return value
+    fail(f"{place} is {shown(value)}, but {expected} is expected")
 
 
 def check_form(data: Any) -> None:
@@ -83,13 +72,12 @@ def check_form(data: Any) -> None:
     known = list(dict.fromkeys(COLLECTIVE_OF.values()))
     if data["collective"] not in known:
         fail(
-            f"MSCCL's files are for {', '.join(known)}, not for '{data['collective']}'"
+            f"MSCCL's files are for {', '.join(known[:-1])} and {known[-1]}, not for '{data['collective']}'"
             f"{did_you_mean(data['collective'], known)}"
         )
     if not 1 <= len(schedules) <= MOST_RANKS:
         fail(f"it has schedules for {len(schedules)} ranks: expected 1 to {MOST_RANKS}")
-    for rank, schedule in enumerate(schedules):
-        check_schedule(schedule, len(schedules), rank)
+    data["schedules"] = checked(schedules, [FORM], "schedules")
 
 
 def read_json(text: bytes, ranks: Optional[int]) -> Json:

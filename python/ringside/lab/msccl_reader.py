@@ -6,14 +6,14 @@
           <step s="0" type="s" srcbuf="i" srcoff="0" cnt="1" depid="-1" deps="-1" />
           <step s="1" type="rrc" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" ... />
 
-A thread block (tb) takes its steps in order. It sends to one peer and receives from one, on a
-channel; the nth send on a channel is the nth receive. A step waits until step `deps` of block
-`depid` is done. KINDS has the types of steps.
+A thread block (tb) takes its steps in order; KINDS has their types. It sends to one peer and
+receives from one, on a channel; the nth send on a channel is the nth receive. A step waits until
+step `deps` of block `depid` is done.
 
 Each GPU sends one message and receives one in a step of our schedules, so a step of many blocks
-becomes several. The instructions are executed one by one, and each message takes the first step
-in which its sender holds the data, its receiver has no more use for what it overwrites, and neither
-has another message (lockstep.Packing).
+becomes several. The steps are executed one by one, and each message takes the first step of the
+schedules in which its sender holds the data, its receiver has no more use for what it overwrites,
+and neither has another message (lockstep.Packing).
 
 The buffers i and o (input, output) become the chunks of our one buffer, which begins as the input;
 they are one memory where the algorithm is in place. A schedule has no scratch memory (s): what
@@ -25,21 +25,22 @@ communication language", ASPLOS 2023, section 4; its interpreter in MSCCL.
 """
 
 import re
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import DefaultDict, Deque, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 from xml.parsers import expat
 
 from ringside.lab.lockstep import INPUT, Json, Packing, Value
 from ringside.library import RingsideError
+from ringside.planning.json_fields import require
 
 MOST_RANKS, MOST_CHUNKS = 1024, 16384
 COLLECTIVE_OF = {  # [coll]
     "allreduce": "all_reduce",
     "allgather": "all_gather",
-    "alltoall": "all_to_all",
     "reduce_scatter": "reduce_scatter",
     "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
 }
 
 
@@ -48,7 +49,7 @@ class Kind(NamedTuple):
 
     receives: bool = False
     copies: bool = False  # takes what is at its source
-    adds: bool = False  # to its target, which of what is received is its source, too
+    adds: bool = False  # to its target; if it receives, source and target are the same
     sends: bool = False  # what is at its source, or what was received
     keeps: bool = True  # what was received
 
@@ -58,8 +59,8 @@ KINDS = {
     "r": Kind(receives=True),
     "rcs": Kind(receives=True, sends=True),
     "rrc": Kind(receives=True, adds=True),
-    "rrcs": Kind(receives=True, adds=True, sends=True),
     "rrs": Kind(receives=True, adds=True, sends=True, keeps=False),
+    "rrcs": Kind(receives=True, adds=True, sends=True),
     "cpy": Kind(copies=True),
     "re": Kind(copies=True, adds=True),
     "nop": Kind(),  # only waits
@@ -72,7 +73,7 @@ def fail(text: str) -> NoReturn:
 
 # What a file says.
 
-LEVELS = ("algo", "gpu", "tb", "step")  # each stands in the one before
+LEVELS = ("algo", "gpu", "tb", "step", "/step")  # each stands in the one before
 
 
 class Element(NamedTuple):
@@ -80,24 +81,22 @@ class Element(NamedTuple):
     name: str  # "gpu 0, tb 1, step 3 (line 9)"
     attributes: Dict[str, str]
 
+    def require(self, holds: Any, sentence: str) -> None:
+        require(holds, f"{self.name}: {sentence}")
+
     def text(self, key: str) -> str:
-        if key not in self.attributes:
-            fail(f"{self.name} has no attribute '{key}'")
+        self.require(key in self.attributes, f"attribute '{key}' is missing")
         return self.attributes[key]
 
-    def number(self, key: str, least: int, most: int, missing: Optional[int] = None) -> int:
-        """`missing`: what stands for an attribute that may be left out."""
-        if missing is not None and key not in self.attributes:
-            return missing
+    def number(self, key: str, least: int, most: int) -> int:
         seen = self.text(key)
-        if not re.fullmatch("-?[0-9]{1,9}", seen) or not least <= int(seen) <= most:
-            fail(f"{self.name}: {key} must be a number from {least} to {most}, not '{seen}'")
+        is_number = re.fullmatch("-?[0-9]{1,9}", seen) and least <= int(seen) <= most
+        self.require(is_number, f"{key} must be a number from {least} to {most}, not '{seen}'")
         return int(seen)
 
-    def check_turn(self, key: str, number: int) -> None:
+    def check_turn(self, key: str, turn: int) -> None:
         """Elements are numbered from 0 on."""
-        if self.number(key, 0, MOST_CHUNKS) != number:
-            fail(f"{self.name}: expected {self.kind} {number}")
+        self.require(self.number(key, 0, MOST_CHUNKS) == turn, f"expected {self.kind} {turn}")
 
 
 def elements_of(text: bytes) -> List[Element]:
@@ -107,26 +106,23 @@ def elements_of(text: bytes) -> List[Element]:
     found: List[Element] = []
     path: List[str] = []  # "algo", "gpu 0", "tb 1"
 
-    def stop(expected: str, seen: str) -> NoReturn:
-        fail(f"line {parser.CurrentLineNumber}: expected {expected}, not {seen}")
+    def expect(holds: bool, expected: str, seen: str) -> None:
+        require(holds, f"line {parser.CurrentLineNumber}: expected {expected}, not {seen}")
 
     def start(kind: str, attributes: Dict[str, str]) -> None:
-        expected = LEVELS[len(path)] if len(path) < len(LEVELS) else "/step"
-        if kind != expected:
-            stop(f"<{expected}>", f"<{kind}>")
+        level = LEVELS[len(path)]
+        expect(kind == level, f"<{level}>", f"<{kind}>")
         key = "s" if kind == "step" else "id"
         path.append(f"{kind} {attributes.get(key, f'without {key}')}" if path else kind)
         name = f"{', '.join(path[1:] or path)} (line {parser.CurrentLineNumber})"
         found.append(Element(kind, name, attributes))
 
-    def characters(data: str) -> None:
-        if data.strip():
-            stop("'<'", f"'{data.strip()[0]}'")
-
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda _: path.pop()
-    parser.CharacterDataHandler = characters
-    parser.StartDoctypeDeclHandler = lambda *_: stop("an element", "<!DOCTYPE>")
+    parser.CharacterDataHandler = lambda data: expect(
+        not data.strip(), "'<'", f"'{data.strip()[:1]}'"
+    )
+    parser.StartDoctypeDeclHandler = lambda *_: expect(False, "an element", "<!DOCTYPE>")
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
@@ -136,17 +132,20 @@ def elements_of(text: bytes) -> List[Element]:
     return found
 
 
-class Place(NamedTuple):
-    """The first of some chunks; in our buffer, and in the input, it is one of the whole buffer."""
+OUR_BUFFER, INPUT_BUFFER, SCRATCH = "the buffer", "the input", "scratch memory"
 
-    memory: str  # OUR_BUFFER, INPUT_BUFFER where that is another, or SCRATCH
+
+class Place(NamedTuple):
+    """INPUT_BUFFER is a memory where the algorithm is not in place. `first` is a chunk of the whole
+    buffer, or of scratch memory."""
+
+    memory: str
     first: int
 
     def and_next(self, count: int) -> List["Place"]:
         return [Place(self.memory, chunk) for chunk in range(self.first, self.first + count)]
 
 
-OUR_BUFFER, INPUT_BUFFER, SCRATCH = "the buffer", "the input", "scratch memory"
 Link = Tuple[int, int, int]  # from a GPU, to a GPU, on a channel
 
 
@@ -165,12 +164,14 @@ class Instruction:
     """A step of a thread block."""
 
     name: str
-    kind: Kind
     block: Block
-    after: Optional[Tuple[int, int]]  # it waits for this block and step of the same GPU
+    kind: Kind
+    after: Tuple[int, int] = (-1, -1)  # it waits for this block and step of the same GPU
     count: int = 0  # chunks
     source: Place = Place("", 0)
     target: Place = Place("", 0)
+    sender: Optional["Instruction"] = None  # of what it receives
+    sent: List[Value] = field(default_factory=list)  # what it has sent, when it is executed
 
 
 class Program:
@@ -179,33 +180,33 @@ class Program:
 
     def __init__(self, text: bytes):
         algo, *others = elements_of(text)
-        self.name = algo.attributes.get("name")
-        self.collective = COLLECTIVE_OF.get(algo.text("coll"), "")
-        if not self.collective:
-            fail(
-                f"{algo.name}: coll must be allreduce, allgather, reducescatter or alltoall, not "
-                f"'{algo.text('coll')}'"
-            )
-        self.in_place = algo.number("inplace", 0, 1, missing=0) == 1
+        coll = algo.text("coll")
+        known = "allreduce, allgather, reducescatter or alltoall"
+        algo.require(coll in COLLECTIVE_OF, f"coll must be {known}, not '{coll}'")
+        self.name, self.collective = algo.attributes.get("name"), COLLECTIVE_OF[coll]
+        self.in_place = "inplace" in algo.attributes and algo.number("inplace", 0, 1) == 1
         self.chunks = algo.number("nchunksperloop", 1, MOST_CHUNKS)
         self.size = algo.number("ngpus", 1, MOST_RANKS)
-        if self.collective != "all_reduce" and self.chunks % self.size:
-            fail(
-                f"{algo.name}: nchunksperloop must be a multiple of ngpus, {self.size}, not "
-                f"{self.chunks}"
-            )
+        algo.require(
+            self.collective == "all_reduce" or self.chunks % self.size == 0,
+            f"nchunksperloop must be a multiple of ngpus, {self.size}, not {self.chunks}",
+        )
         self.gpus: List[List[Block]] = []
+        # The steps that send on a link, and those that receive.
+        self.ends: DefaultDict[Link, Dict[str, List[Instruction]]] = defaultdict(
+            lambda: {"send": [], "receive": []}
+        )
+        add = {"gpu": self.add_gpu, "tb": self.add_block, "step": self.add_step}
         for element in others:
-            {"gpu": self.add_gpu, "tb": self.add_block, "step": self.add_step}[element.kind](
-                element
-            )
-        if len(self.gpus) != self.size:
-            fail(
-                f"{algo.name}: ngpus is {self.size}, but there are {len(self.gpus)} elements <gpu>"
-            )
+            add[element.kind](element)
+        seen = len(self.gpus)
+        algo.require(
+            seen == self.size, f"ngpus is {self.size}, but there are {seen} elements <gpu>"
+        )
         self.check_links()
 
     def has_input(self, gpu: int, chunk: int) -> bool:
+        """Whether a GPU begins with data in a chunk of the whole buffer."""
         return self.collective != "all_gather" or chunk // (self.chunks // self.size) == gpu
 
     def add_gpu(self, gpu: Element) -> None:
@@ -220,77 +221,70 @@ class Program:
         blocks.append(Block(tb.name, gpu, (gpu, to, channel), (source, gpu, channel)))
 
     def add_step(self, step: Element) -> None:
-        block = self.gpus[-1][-1]
+        block, name = self.gpus[-1][-1], step.text("type")
         step.check_turn("s", len(block.steps))
-        kind = KINDS.get(step.text("type"))
-        if kind is None:
-            fail(f"{step.name}: type must be one of {', '.join(KINDS)}, not '{step.text('type')}'")
-        other = step.number("depid", -1, MOST_CHUNKS, missing=-1)
-        after = (other, step.number("deps", 0, MOST_CHUNKS)) if other >= 0 else None
-        each = Instruction(step.name, kind, block, after)
+        step.require(name in KINDS, f"type must be one of {', '.join(KINDS)}, not '{name}'")
+        kind = KINDS[name]
+        each = Instruction(step.name, block, kind)
         block.steps.append(each)
-        if step.text("type") == "nop":
+        if "depid" in step.attributes and step.number("depid", -1, MOST_CHUNKS) >= 0:
+            each.after = step.number("depid", 0, MOST_CHUNKS), step.number("deps", 0, MOST_CHUNKS)
+        if name == "nop":
             return
         each.count = step.number("cnt", 1, self.chunks)
         if kind.adds or not kind.receives:
             each.source = self.place(step, "src", block.gpu, each.count)
         if kind.receives or kind.copies:
             each.target = self.place(step, "dst", block.gpu, each.count)
-        if kind.receives and kind.adds:
-            # The two readings of msccl-tools and of its interpreter then agree.
-            is_scratch = SCRATCH in (each.source.memory, each.target.memory)
-            if each.source.first != each.target.first or is_scratch and each.source != each.target:
-                fail(
-                    f"{step.name}: src and dst of {step.text('type')} must be the same place, as "
-                    "what arrives is added there"
-                )
-        if kind.adds and each.target.memory == SCRATCH:
-            fail(f"{step.name} adds to scratch memory, which a schedule does not have")
-        if each.target.memory == INPUT_BUFFER and kind.keeps:
-            fail(f'{step.name} writes to i, but the algorithm is not in place (inplace="1")')
+        if kind.sends:
+            step.require(block.link_out[1] >= 0, f"{name} sends, but send of its tb is -1")
+            self.ends[block.link_out]["send"].append(each)
+        if kind.receives:
+            step.require(block.link_in[0] >= 0, f"{name} receives, but recv of its tb is -1")
+            self.ends[block.link_in]["receive"].append(each)
+        if kind.adds:
+            step.require(
+                each.target.memory != SCRATCH,
+                "it adds to scratch memory, which a schedule does not have",
+            )
+        if kind.adds and kind.receives:  # the readings of msccl-tools and of its interpreter agree
+            same = each.source.first == each.target.first and each.source.memory != SCRATCH
+            step.require(
+                same,
+                f"src and dst of {name} must be the same place, as what arrives is added there",
+            )
+        if each.target.memory == INPUT_BUFFER:
+            step.require(
+                not kind.keeps, 'it writes to i, but the algorithm is not in place (inplace="1")'
+            )
+            each.target = Place(OUR_BUFFER, each.target.first)
 
     def place(self, step: Element, end: str, gpu: int, count: int) -> Place:
         """What srcbuf and srcoff name, or dstbuf and dstoff."""
         letter, offset = step.text(end + "buf"), step.number(end + "off", 0, MOST_CHUNKS - count)
-        if letter not in ("i", "o", "s"):
-            fail(f"{step.name}: {end}buf must be i, o or s, not '{letter}'")
+        step.require(letter in ("i", "o", "s"), f"{end}buf must be i, o or s, not '{letter}'")
         if letter == "s":
             return Place(SCRATCH, offset)
         own_block = (self.collective, letter) in (("all_gather", "i"), ("reduce_scatter", "o"))
         first = offset + (gpu * (self.chunks // self.size) if own_block else 0)
-        if first + count > self.chunks:
-            fail(
-                f"{step.name}: {letter}[{offset + count - 1}] is outside of the buffer of "
-                f"{self.chunks} chunks (nchunksperloop)"
-            )
+        outside = f"is outside of the buffer of {self.chunks} chunks (nchunksperloop)"
+        step.require(first + count <= self.chunks, f"{letter}[{offset + count - 1}] {outside}")
         return Place(INPUT_BUFFER if letter == "i" and not self.in_place else OUR_BUFFER, first)
 
     def check_links(self) -> None:
         """On a link one block sends, one receives, and the nth send is the nth receive."""
-        steps = [each for blocks in self.gpus for block in blocks for each in block.steps]
-        sends, receives = defaultdict(list), defaultdict(list)
-        for each in steps:
-            if each.kind.sends:
-                sends[each.block.link_out].append(each)
-            if each.kind.receives:
-                receives[each.block.link_in].append(each)
-        for link in {**sends, **receives}:
-            here, there = sends[link], receives[link]
+        for link, ends in self.ends.items():
             path = f"from gpu {link[0]} to gpu {link[1]} on channel {link[2]}"
-            if -1 in link[:2]:
-                fail(f"{(here + there)[0].name} has no peer: send or recv of its tb is -1")
-            for ends, does in (here, "send"), (there, "receive"):
-                for other in ends:
-                    if other.block is not ends[0].block:
-                        fail(f"{ends[0].block.name} and {other.block.name} both {does} {path}")
-            if len(here) != len(there):
-                fail(f"{len(here)} messages are sent {path}, but {len(there)} received")
-            for one, other in zip(here, there):
-                if one.count != other.count:
-                    fail(
-                        f"{one.name} sends {one.count} chunks, but {other.name} receives "
-                        f"{other.count}"
-                    )
+            for verb, steps in ends.items():
+                names = list({each.block.name: None for each in steps})
+                require(len(names) < 2, f"{' and '.join(names)} both {verb} {path}: only one may")
+            sends, receives = ends.values()
+            seen = f"{len(sends)} messages are sent {path}, but {len(receives)} are received"
+            require(len(sends) == len(receives), seen)
+            for one, other in zip(sends, receives):
+                seen = f"sends {one.count} chunks, but {other.name} receives {other.count}"
+                require(one.count == other.count, f"{one.name} {seen}")
+                other.sender = one
 
 
 # From instructions to messages.
@@ -305,16 +299,14 @@ class Execution:
         self.program = program
         self.packing = Packing(program.size, program.chunks)
         # [gpu][place] what is there. Out of place our buffer, the output, counts as empty at first.
-        memory, version = (OUR_BUFFER, 0) if program.in_place else (INPUT_BUFFER, INPUT)
         self.contents: List[Dict[Place, Value]] = [{} for _ in program.gpus]
+        memory, version = (OUR_BUFFER, 0) if program.in_place else (INPUT_BUFFER, INPUT)
         for gpu, contents in enumerate(self.contents):
-            for chunk in range(program.chunks):
-                if program.has_input(gpu, chunk):
-                    contents[Place(memory, chunk)] = Value(gpu, chunk, version)
+            for chunk in filter(lambda chunk: program.has_input(gpu, chunk), range(program.chunks)):
+                contents[Place(memory, chunk)] = Value(gpu, chunk, version)
         # [gpu][chunk] what a message has brought to our buffer, if nothing was added to it
-        self.copies: List[Dict[int, Value]] = [{} for _ in program.gpus]
-        # What was sent and not yet received, and [gpu, chunk] in how many of these messages it is.
-        self.on_the_way: DefaultDict[Link, Deque[List[Value]]] = defaultdict(deque)
+        self.copies: List[Dict[int, Optional[Value]]] = [{} for _ in program.gpus]
+        # [gpu, chunk] how often it was sent and not yet received
         self.awaited: Counter[Tuple[int, int]] = Counter()
 
     def run(self) -> List[Json]:
@@ -332,51 +324,32 @@ class Execution:
         for block in blocks:
             for each in block.steps[block.done :]:
                 fail(
-                    f"{each.name} never begins: its peer, or the step that it waits for, waits as "
-                    "well"
+                    f"{each.name} never begins: its peer, or the step that it waits for, waits too"
                 )
         return self.packing.schedules()
 
-    def is_ready(self, each: Instruction) -> bool:
-        """Whether what it receives is sent, and the step that it waits for is done."""
-        blocks = self.program.gpus[each.block.gpu]
-        if each.kind.receives and not self.on_the_way[each.block.link_in]:
-            return False
-        if each.after is None:
-            return True
-        block, step = each.after
-        return block < len(blocks) and blocks[block].done > step
-
     def execute(self, block: Block, may: int) -> bool:
         """The next step of a block. Returns whether it was possible by what it may do."""
-        each = block.steps[block.done] if block.done < len(block.steps) else None
-        if each is None or not self.is_ready(each):
+        if block.done == len(block.steps):
             return False
-        kind, values = each.kind, self.taken(each)
-        # What a GPU forwards from scratch memory it has to keep, for which it needs a message.
-        if kind.sends and may == NO_MESSAGE:
-            if each.target.memory == SCRATCH if kind.receives else values[0].rank != block.gpu:
-                return False
-        if kind.receives or kind.copies:
-            delivered = self.deliver(values, each, may)
-            if delivered is None:
-                return False
-            values = delivered
+        each, blocks = block.steps[block.done], self.program.gpus[block.gpu]
+        kind, (other, step) = each.kind, each.after
+        if other >= 0 and (other >= len(blocks) or blocks[other].done <= step):
+            return False
+        if each.sender and not each.sender.sent:
+            return False
+        values = each.sender.sent if each.sender else self.read(each, each.source)
+        if self.need(each, values) > may:
+            return False
         if kind.receives:
-            self.awaited.subtract(chunks_awaited(self.on_the_way[block.link_in].popleft()))
+            self.awaited.subtract(chunks_awaited(values))
+        if kind.receives or kind.copies:
+            values = self.deliver(values, each)
         if kind.sends:
-            if values[0].rank != block.gpu:
-                values = self.park(values, each)
-            self.on_the_way[block.link_out].append(values)
-            self.awaited.update(chunks_awaited(values))
+            each.sent = values if values[0].rank == block.gpu else self.park(values, each)
+            self.awaited.update(chunks_awaited(each.sent))
         block.done += 1
         return True
-
-    def taken(self, each: Instruction) -> List[Value]:
-        """What an instruction receives, or what is at its source."""
-        if each.kind.receives:
-            return self.on_the_way[each.block.link_in][0]
-        return self.read(each, each.source)
 
     def read(self, each: Instruction, place: Place) -> List[Value]:
         """What is at a place, chunk by chunk."""
@@ -387,51 +360,63 @@ class Execution:
                     f"{each.name} reads chunk {at.first} of {at.memory}, which nothing has written"
                 )
             found.append(contents[at])
-            (rank, chunk, version), value = found[0], found[-1]
-            if value[:2] != (rank, chunk + len(found) - 1) or (
-                INPUT in (version, value.version) and version != value.version
-            ):
+        (rank, chunk, version) = found[0] if found else (0, 0, 0)
+        for i, value in enumerate(found):
+            is_next = value[:2] == (rank, chunk + i)
+            if not is_next or (value.version == INPUT) != (version == INPUT):
                 fail(
-                    f"{each.name} reads chunks {place.first} and {at.first} of {at.memory}, which "
-                    "do not come from one place: divide the step"
+                    f"{each.name} reads chunks {place.first} and {place.first + i} of "
+                    f"{place.memory}, which do not come from one place: divide the step"
                 )
         return found
 
+    def held(self, each: Instruction) -> List[Value]:
+        """What our buffer holds at the target of a step."""
+        return self.packing.held(each.block.gpu, each.target.first, each.count)
+
     def as_input(self, values: List[Value]) -> List[Value]:
-        """Values that are still the input of their GPU are the INPUT."""
+        """The same, but as INPUT where it still is what the GPU began with."""
         if any(each.version > 0 or not self.program.has_input(*each[:2]) for each in values):
             return values
         return [each._replace(version=INPUT) for each in values]
 
-    def deliver(self, values: List[Value], each: Instruction, may: int) -> Optional[List[Value]]:
-        """Writes values to the target of an instruction, or adds them. Returns what is there then,
-        or None if it may not yet."""
-        gpu, kind, first = each.block.gpu, each.kind, each.target.first
+    def changes(self, each: Instruction, values: List[Value]) -> bool:
+        """Whether our buffer changes at the target of a step. It begins as the input, and so has
+        what a step out of place copies first."""
+        is_copy = each.kind.copies and not each.kind.adds
+        return not is_copy or self.as_input(values) != self.as_input(self.held(each))
+
+    def need(self, each: Instruction, values: List[Value]) -> int:
+        """The least that a step must be allowed to do with values."""
+        gpu, kind = each.block.gpu, each.kind
+        if each.target.memory != OUR_BUFFER:
+            # What a GPU forwards from scratch memory it has to keep.
+            forwards = kind.sends and (kind.receives or values[0].rank != gpu)
+            return MESSAGE if forwards else NO_MESSAGE
+        if kind.adds:
+            added_to = self.read(each, each.source if kind.receives else each.target)
+            if self.as_input(added_to) != self.as_input(self.held(each)):
+                fail(f"{each.name} adds to its input, but its target holds something else")
+        if not self.changes(each, values):
+            return NO_MESSAGE
+        return OVERWRITE if any(self.awaited[value[:2]] for value in self.held(each)) else MESSAGE
+
+    def deliver(self, values: List[Value], each: Instruction) -> List[Value]:
+        """Writes values to the target of a step, or adds them. Returns what is there then."""
         if each.target.memory == SCRATCH:
             values = self.as_input(values)
-            self.contents[gpu].update(zip(each.target.and_next(each.count), values))
-            return values
-        held = self.packing.held(gpu, first, each.count)
-        if kind.adds:
-            addends = self.read(each, each.source if kind.receives else each.target)
-            if self.as_input(addends) != self.as_input(held):
-                fail(f"{each.name} adds to its input, but writes to what holds something else")
-        # A copy changes nothing where our buffer has it already: it begins as the input.
-        if kind.receives or kind.adds or self.as_input(values) != self.as_input(held):
-            awaited = any(self.awaited[value[:2]] for value in held)
-            if may == NO_MESSAGE or (may == MESSAGE and awaited):
-                return None
-            self.send(values, each, first)
-            held = self.packing.held(gpu, first, each.count)
-        for value in held:
-            if kind.keeps:
-                self.contents[gpu][Place(OUR_BUFFER, value.chunk)] = value
-            else:
-                self.contents[gpu].pop(Place(OUR_BUFFER, value.chunk), None)
-        return held
+        else:
+            if self.changes(each, values):
+                self.send(values, each, each.target.first)
+            values = self.held(each)
+        for place, value in zip(each.target.and_next(each.count), values):
+            self.contents[each.block.gpu][place] = value
+            if not each.kind.keeps:
+                del self.contents[each.block.gpu][place]
+        return values
 
     def send(self, values: List[Value], each: Instruction, first: int) -> None:
-        """A message into chunks of our buffer from `first` on."""
+        """A message into the chunks of our buffer from `first` on."""
         gpu, adds = each.block.gpu, each.kind.adds
         if not self.packing.add(values, gpu, first, "add" if adds else "overwrite"):
             sender, chunk, _ = values[0]
@@ -440,26 +425,23 @@ class Execution:
                 f"no scratch memory, and gpu {sender} no longer holds it"
             )
         for chunk, value in enumerate(values, first):
-            if adds:
-                self.copies[gpu].pop(chunk, None)
-            else:
-                self.copies[gpu][chunk] = value
+            self.copies[gpu][chunk] = None if adds else value
 
     def park(self, values: List[Value], each: Instruction) -> List[Value]:
         """A GPU that forwards from scratch memory must hold what arrived there. A schedule has no
         memory for it but chunks that are empty so far: of them the first that are free, best those
         of the same number, where it often belongs anyway."""
-        gpu, size = each.block.gpu, len(values)
+        gpu, size = each.block.gpu, each.count
         place = each.target if each.kind.receives else each.source
         contents, copies = self.contents[gpu], self.copies[gpu]
 
         def is_free(chunk: int) -> bool:
-            in_use = chunk in copies or self.awaited[gpu, chunk]
+            in_use = copies.get(chunk) or self.awaited[gpu, chunk]
             return not in_use and Place(OUR_BUFFER, chunk) not in contents
 
         starts = [values[0].chunk, *range(self.program.chunks - size + 1)]
         runs = [range(start, start + size) for start in starts]
-        run = next((run for run in runs if [copies.get(chunk) for chunk in run] == values), None)
+        run = next((run for run in runs if list(map(copies.get, run)) == values), None)
         if run is None:
             run = next((run for run in runs if all(map(is_free, run))), None)
             if run is None:
@@ -473,7 +455,7 @@ class Execution:
         return kept
 
 
-def chunks_awaited(values: Sequence[Value]) -> List[Tuple[int, int]]:
+def chunks_awaited(values: List[Value]) -> List[Tuple[int, int]]:
     """The chunks that a message must find unchanged."""
     return [value[:2] for value in values if value.version != INPUT]
 
