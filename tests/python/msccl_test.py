@@ -259,7 +259,7 @@ def test_a_wrong_element_is_named_with_what_was_expected_and_seen():
     )
     says(
         ring('send="1"', 'send="-1"'),
-        "gpu 0, tb 0, step 0 (line 5): s sends, but send of its tb is -1",
+        "gpu 0, tb 0, step 0 (line 5) has no peer: send or recv of its tb is -1",
     )
     says(
         ring('type="rrs"', 'type="rsr"'),
@@ -292,8 +292,8 @@ def test_a_wrong_element_is_named_with_what_was_expected_and_seen():
     )
     says(
         both("allreduce", True, 2, "s i0 i0", "rrc i1 i0"),
-        "gpu 0, tb 0, step 1 (line 1): src and dst of rrc must be the same place, as what arrives "
-        "is added there",
+        "gpu 0, tb 0, step 1 (line 1): src and dst of rrc must be one place: what arrives is "
+        "added there",
     )
     for line in "r i0 i0", "cpy o0 i0", "cpy i0 i0":
         says(

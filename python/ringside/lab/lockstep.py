@@ -274,20 +274,17 @@ def promised(
 
 
 def fault_of_chunk(held: Counts, wanted: Counts) -> str:
-    """ "holds rank 3's chunk 0 twice, lacks rank 0's chunk 0"; "" if it is right."""
-
-    def named(contributions: Sequence[Tuple[int, int]]) -> str:
-        return " and ".join(f"rank {rank}'s chunk {chunk}" for rank, chunk in contributions)
-
-    clauses = [
-        f"holds {named([each])} {'twice' if times == 2 else f'{times} times'}"
-        for each, times in sorted(held.items())
-        if each in wanted and times > 1
-    ]
-    foreign, missing = sorted(held.keys() - wanted.keys()), sorted(wanted.keys() - held.keys())
-    clauses += [f"should not hold {named(foreign)}"] if foreign else []
-    clauses += [f"lacks {named(missing)}"] if missing else []
-    return ", ".join(clauses)
+    """ "holds rank 3's chunk 0 twice, lacks rank 0's chunk 0"."""
+    found: Dict[str, List[str]] = {"holds": [], "should not hold": [], "lacks": []}
+    for rank, chunk in sorted({*held, *wanted}):
+        each, times = f"rank {rank}'s chunk {chunk}", held.get((rank, chunk), 0)
+        if times == 0:
+            found["lacks"].append(each)
+        elif (rank, chunk) not in wanted:
+            found["should not hold"].append(each)
+        elif times > 1:
+            found["holds"].append(f"{each} {'twice' if times == 2 else f'{times} times'}")
+    return ", ".join(f"{verb} {' and '.join(each)}" for verb, each in found.items() if each)
 
 
 def faults_of(algorithm: Json) -> List[str]:
@@ -307,8 +304,9 @@ def faults_of(algorithm: Json) -> List[str]:
     places = [(rank, chunk) for rank in range(size) for chunk in range(chunks)]
     for rank, chunk in places:
         wanted = promised(collective, algorithm.get("root") or 0, size, chunks, rank, chunk)
-        fault = wanted and fault_of_chunk(counts[states[rank][chunk]], wanted)
-        if fault:
+        held = counts[states[rank][chunk]]
+        if wanted not in (None, held):
+            fault = fault_of_chunk(held, wanted)
             found.append(f"at the end chunk {chunk} on rank {rank} {fault}")
     if not found and collective == "all_reduce":
         found = [

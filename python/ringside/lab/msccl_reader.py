@@ -27,12 +27,11 @@ communication language", ASPLOS 2023, section 4; its interpreter in MSCCL.
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import Any, DefaultDict, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+from typing import DefaultDict, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 from xml.parsers import expat
 
 from ringside.lab.lockstep import INPUT, Json, Packing, Value
 from ringside.library import RingsideError
-from ringside.planning.json_fields import require
 
 MOST_RANKS, MOST_CHUNKS = 1024, 16384
 COLLECTIVE_OF = {  # [coll]
@@ -81,22 +80,24 @@ class Element(NamedTuple):
     name: str  # "gpu 0, tb 1, step 3 (line 9)"
     attributes: Dict[str, str]
 
-    def require(self, holds: Any, sentence: str) -> None:
-        require(holds, f"{self.name}: {sentence}")
+    def fail(self, sentence: str) -> NoReturn:
+        fail(f"{self.name}: {sentence}")
 
     def text(self, key: str) -> str:
-        self.require(key in self.attributes, f"attribute '{key}' is missing")
+        if key not in self.attributes:
+            self.fail(f"attribute '{key}' is missing")
         return self.attributes[key]
 
     def number(self, key: str, least: int, most: int) -> int:
         seen = self.text(key)
-        is_number = re.fullmatch("-?[0-9]{1,9}", seen) and least <= int(seen) <= most
-        self.require(is_number, f"{key} must be a number from {least} to {most}, not '{seen}'")
+        if not re.fullmatch("-?[0-9]{1,9}", seen) or not least <= int(seen) <= most:
+            self.fail(f"{key} must be a number from {least} to {most}, not '{seen}'")
         return int(seen)
 
     def check_turn(self, key: str, turn: int) -> None:
         """Elements are numbered from 0 on."""
-        self.require(self.number(key, 0, MOST_CHUNKS) == turn, f"expected {self.kind} {turn}")
+        if self.number(key, 0, MOST_CHUNKS) != turn:
+            self.fail(f"expected {self.kind} {turn}")
 
 
 def elements_of(text: bytes) -> List[Element]:
@@ -106,23 +107,25 @@ def elements_of(text: bytes) -> List[Element]:
     found: List[Element] = []
     path: List[str] = []  # "algo", "gpu 0", "tb 1"
 
-    def expect(holds: bool, expected: str, seen: str) -> None:
-        require(holds, f"line {parser.CurrentLineNumber}: expected {expected}, not {seen}")
+    def stop(expected: str, seen: str) -> NoReturn:
+        fail(f"line {parser.CurrentLineNumber}: expected {expected}, not {seen}")
 
     def start(kind: str, attributes: Dict[str, str]) -> None:
-        level = LEVELS[len(path)]
-        expect(kind == level, f"<{level}>", f"<{kind}>")
+        if kind != LEVELS[len(path)]:
+            stop(f"<{LEVELS[len(path)]}>", f"<{kind}>")
         key = "s" if kind == "step" else "id"
         path.append(f"{kind} {attributes.get(key, f'without {key}')}" if path else kind)
         name = f"{', '.join(path[1:] or path)} (line {parser.CurrentLineNumber})"
         found.append(Element(kind, name, attributes))
 
+    def characters(data: str) -> None:
+        if data.strip():
+            stop("'<'", f"'{data.strip()[0]}'")
+
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda _: path.pop()
-    parser.CharacterDataHandler = lambda data: expect(
-        not data.strip(), "'<'", f"'{data.strip()[:1]}'"
-    )
-    parser.StartDoctypeDeclHandler = lambda *_: expect(False, "an element", "<!DOCTYPE>")
+    parser.CharacterDataHandler = characters
+    parser.StartDoctypeDeclHandler = lambda *_: stop("an element", "<!DOCTYPE>")
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
@@ -181,16 +184,15 @@ class Program:
     def __init__(self, text: bytes):
         algo, *others = elements_of(text)
         coll = algo.text("coll")
-        known = "allreduce, allgather, reducescatter or alltoall"
-        algo.require(coll in COLLECTIVE_OF, f"coll must be {known}, not '{coll}'")
+        if coll not in COLLECTIVE_OF:
+            known = "allreduce, allgather, reducescatter or alltoall"
+            algo.fail(f"coll must be {known}, not '{coll}'")
         self.name, self.collective = algo.attributes.get("name"), COLLECTIVE_OF[coll]
         self.in_place = "inplace" in algo.attributes and algo.number("inplace", 0, 1) == 1
         self.chunks = algo.number("nchunksperloop", 1, MOST_CHUNKS)
         self.size = algo.number("ngpus", 1, MOST_RANKS)
-        algo.require(
-            self.collective == "all_reduce" or self.chunks % self.size == 0,
-            f"nchunksperloop must be a multiple of ngpus, {self.size}, not {self.chunks}",
-        )
+        if self.collective != "all_reduce" and self.chunks % self.size:
+            algo.fail(f"nchunksperloop must be a multiple of ngpus, {self.size}, not {self.chunks}")
         self.gpus: List[List[Block]] = []
         # The steps that send on a link, and those that receive.
         self.ends: DefaultDict[Link, Dict[str, List[Instruction]]] = defaultdict(
@@ -199,10 +201,8 @@ class Program:
         add = {"gpu": self.add_gpu, "tb": self.add_block, "step": self.add_step}
         for element in others:
             add[element.kind](element)
-        seen = len(self.gpus)
-        algo.require(
-            seen == self.size, f"ngpus is {self.size}, but there are {seen} elements <gpu>"
-        )
+        if len(self.gpus) != self.size:
+            algo.fail(f"ngpus is {self.size}, but there are {len(self.gpus)} elements <gpu>")
         self.check_links()
 
     def has_input(self, gpu: int, chunk: int) -> bool:
@@ -223,7 +223,8 @@ class Program:
     def add_step(self, step: Element) -> None:
         block, name = self.gpus[-1][-1], step.text("type")
         step.check_turn("s", len(block.steps))
-        step.require(name in KINDS, f"type must be one of {', '.join(KINDS)}, not '{name}'")
+        if name not in KINDS:
+            step.fail(f"type must be one of {', '.join(KINDS)}, not '{name}'")
         kind = KINDS[name]
         each = Instruction(step.name, block, kind)
         block.steps.append(each)
@@ -237,54 +238,51 @@ class Program:
         if kind.receives or kind.copies:
             each.target = self.place(step, "dst", block.gpu, each.count)
         if kind.sends:
-            step.require(block.link_out[1] >= 0, f"{name} sends, but send of its tb is -1")
             self.ends[block.link_out]["send"].append(each)
         if kind.receives:
-            step.require(block.link_in[0] >= 0, f"{name} receives, but recv of its tb is -1")
             self.ends[block.link_in]["receive"].append(each)
-        if kind.adds:
-            step.require(
-                each.target.memory != SCRATCH,
-                "it adds to scratch memory, which a schedule does not have",
-            )
+        if kind.adds and each.target.memory == SCRATCH:
+            step.fail("it adds to scratch memory, which a schedule does not have")
         if kind.adds and kind.receives:  # the readings of msccl-tools and of its interpreter agree
-            same = each.source.first == each.target.first and each.source.memory != SCRATCH
-            step.require(
-                same,
-                f"src and dst of {name} must be the same place, as what arrives is added there",
-            )
+            if each.source.first != each.target.first or each.source.memory == SCRATCH:
+                step.fail(f"src and dst of {name} must be one place: what arrives is added there")
         if each.target.memory == INPUT_BUFFER:
-            step.require(
-                not kind.keeps, 'it writes to i, but the algorithm is not in place (inplace="1")'
-            )
+            if kind.keeps:
+                step.fail('it writes to i, but the algorithm is not in place (inplace="1")')
             each.target = Place(OUR_BUFFER, each.target.first)
 
     def place(self, step: Element, end: str, gpu: int, count: int) -> Place:
         """What srcbuf and srcoff name, or dstbuf and dstoff."""
         letter, offset = step.text(end + "buf"), step.number(end + "off", 0, MOST_CHUNKS - count)
-        step.require(letter in ("i", "o", "s"), f"{end}buf must be i, o or s, not '{letter}'")
+        if letter not in ("i", "o", "s"):
+            step.fail(f"{end}buf must be i, o or s, not '{letter}'")
         if letter == "s":
             return Place(SCRATCH, offset)
         own_block = (self.collective, letter) in (("all_gather", "i"), ("reduce_scatter", "o"))
         first = offset + (gpu * (self.chunks // self.size) if own_block else 0)
-        outside = f"is outside of the buffer of {self.chunks} chunks (nchunksperloop)"
-        step.require(first + count <= self.chunks, f"{letter}[{offset + count - 1}] {outside}")
+        if first + count > self.chunks:
+            last = f"{letter}[{offset + count - 1}]"
+            step.fail(f"{last} is outside of the buffer of {self.chunks} chunks (nchunksperloop)")
         return Place(INPUT_BUFFER if letter == "i" and not self.in_place else OUR_BUFFER, first)
 
     def check_links(self) -> None:
         """On a link one block sends, one receives, and the nth send is the nth receive."""
-        for link, ends in self.ends.items():
-            path = f"from gpu {link[0]} to gpu {link[1]} on channel {link[2]}"
+        for (start, to, channel), ends in self.ends.items():
+            path = f"from gpu {start} to gpu {to} on channel {channel}"
+            sends, receives = ends.values()
+            if -1 in (start, to):
+                fail(f"{(sends + receives)[0].name} has no peer: send or recv of its tb is -1")
             for verb, steps in ends.items():
                 names = list({each.block.name: None for each in steps})
-                require(len(names) < 2, f"{' and '.join(names)} both {verb} {path}: only one may")
-            sends, receives = ends.values()
-            seen = f"{len(sends)} messages are sent {path}, but {len(receives)} are received"
-            require(len(sends) == len(receives), seen)
-            for one, other in zip(sends, receives):
-                seen = f"sends {one.count} chunks, but {other.name} receives {other.count}"
-                require(one.count == other.count, f"{one.name} {seen}")
-                other.sender = one
+                if len(names) > 1:
+                    fail(f"{names[0]} and {names[1]} both {verb} {path}: only one may")
+            if len(sends) != len(receives):
+                fail(f"{len(sends)} messages are sent {path}, but {len(receives)} are received")
+            for sent, received in zip(sends, receives):
+                if sent.count != received.count:
+                    chunks = f"sends {sent.count} chunks, but {received.name} receives"
+                    fail(f"{sent.name} {chunks} {received.count}")
+                received.sender = sent
 
 
 # From instructions to messages.
@@ -302,8 +300,9 @@ class Execution:
         self.contents: List[Dict[Place, Value]] = [{} for _ in program.gpus]
         memory, version = (OUR_BUFFER, 0) if program.in_place else (INPUT_BUFFER, INPUT)
         for gpu, contents in enumerate(self.contents):
-            for chunk in filter(lambda chunk: program.has_input(gpu, chunk), range(program.chunks)):
-                contents[Place(memory, chunk)] = Value(gpu, chunk, version)
+            for chunk in range(program.chunks):
+                if program.has_input(gpu, chunk):
+                    contents[Place(memory, chunk)] = Value(gpu, chunk, version)
         # [gpu][chunk] what a message has brought to our buffer, if nothing was added to it
         self.copies: List[Dict[int, Optional[Value]]] = [{} for _ in program.gpus]
         # [gpu, chunk] how often it was sent and not yet received
@@ -344,9 +343,9 @@ class Execution:
         if kind.receives:
             self.awaited.subtract(chunks_awaited(values))
         if kind.receives or kind.copies:
-            values = self.deliver(values, each)
+            values = self.deliver(each, values)
         if kind.sends:
-            each.sent = values if values[0].rank == block.gpu else self.park(values, each)
+            each.sent = values if values[0].rank == block.gpu else self.park(each, values)
             self.awaited.update(chunks_awaited(each.sent))
         block.done += 1
         return True
@@ -401,13 +400,13 @@ class Execution:
             return NO_MESSAGE
         return OVERWRITE if any(self.awaited[value[:2]] for value in self.held(each)) else MESSAGE
 
-    def deliver(self, values: List[Value], each: Instruction) -> List[Value]:
+    def deliver(self, each: Instruction, values: List[Value]) -> List[Value]:
         """Writes values to the target of a step, or adds them. Returns what is there then."""
         if each.target.memory == SCRATCH:
             values = self.as_input(values)
         else:
             if self.changes(each, values):
-                self.send(values, each, each.target.first)
+                self.send(each, values, each.target.first)
             values = self.held(each)
         for place, value in zip(each.target.and_next(each.count), values):
             self.contents[each.block.gpu][place] = value
@@ -415,7 +414,7 @@ class Execution:
                 del self.contents[each.block.gpu][place]
         return values
 
-    def send(self, values: List[Value], each: Instruction, first: int) -> None:
+    def send(self, each: Instruction, values: List[Value], first: int) -> None:
         """A message into the chunks of our buffer from `first` on."""
         gpu, adds = each.block.gpu, each.kind.adds
         if not self.packing.add(values, gpu, first, "add" if adds else "overwrite"):
@@ -427,7 +426,7 @@ class Execution:
         for chunk, value in enumerate(values, first):
             self.copies[gpu][chunk] = None if adds else value
 
-    def park(self, values: List[Value], each: Instruction) -> List[Value]:
+    def park(self, each: Instruction, values: List[Value]) -> List[Value]:
         """A GPU that forwards from scratch memory must hold what arrived there. A schedule has no
         memory for it but chunks that are empty so far: of them the first that are free, best those
         of the same number, where it often belongs anyway."""
@@ -449,7 +448,7 @@ class Execution:
                     f"{each.name} forwards from s[{place.first}]: a schedule has no scratch "
                     f"memory, and no chunks of gpu {gpu} are empty that could hold it"
                 )
-            self.send(values, each, run.start)
+            self.send(each, values, run.start)
         kept = self.packing.held(gpu, run.start, size)
         contents.update(zip(place.and_next(size), kept))
         return kept

@@ -77,14 +77,6 @@ def pieces_of(send: Json, chunks: int) -> List[Tuple[int, int, int]]:
     return found
 
 
-def overlap(sent: Step, received: Step) -> bool:
-    return (
-        sent.srcbuf == received.dstbuf
-        and sent.srcoff < received.dstoff + received.cnt
-        and received.dstoff < sent.srcoff + sent.cnt
-    )
-
-
 def steps_of(
     schedules: Sequence[Json], rank: int, in_place: bool, output: str
 ) -> Iterator[Tuple[int, int, Step]]:
@@ -116,15 +108,18 @@ def steps_of(
                 for _, named, length in pieces_of(sent, chunks)
             ]
         # In turn, so that neither end of a connection holds up the other.
-        for i, (sent, received) in enumerate(zip_longest(sends, receives)):
+        arrived: Set[int] = set()
+        for sent, received in zip_longest(sends, receives):
             if sent:
-                if any(overlap(sent, each) for each in receives[:i]):
+                is_late = not arrived.isdisjoint(range(sent.srcoff, sent.srcoff + sent.cnt))
+                if is_late and sent.srcbuf == output:
                     fail(
                         f"step {number + 1} of rank {rank} sends in pieces what it also receives: "
                         "a file of MSCCL would need scratch memory"
                     )
                 yield -1 if is_local else send["to"], -1, sent
             if received:
+                arrived.update(range(received.dstoff, received.dstoff + received.cnt))
                 yield -1, receive["from"], received
 
 
