@@ -19,6 +19,8 @@ import tempfile
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 Step = Dict[str, Dict[str, Any]]
+StepsOfRank = Callable[[int, int], Iterable[Step]]  # of a rank, and how many ranks there are
+Sizes = Sequence[int]
 Chunks = Union[None, int, Callable[[int], int]]
 
 
@@ -38,12 +40,7 @@ class Algorithm(os.PathLike):
     it in RINGSIDE_ALGORITHM."""
 
     def __init__(
-        self,
-        steps: Callable[[int, int], Iterable[Step]],
-        collective: str,
-        sizes: Sequence[int],
-        chunks: Chunks,
-        root: Optional[int],
+        self, steps: StepsOfRank, collective: str, sizes: Sizes, chunks: Chunks, root: Optional[int]
     ):
         self.steps, self.collective, self.sizes, self.root = steps, collective, sizes, root
         self.chunks = chunks if callable(chunks) else lambda size: chunks or size
@@ -82,11 +79,8 @@ class Algorithm(os.PathLike):
 
 
 def algorithm(
-    collective: str,
-    sizes: Sequence[int] = range(2, 9),
-    chunks: Chunks = None,
-    root: Optional[int] = None,
-) -> Callable[[Callable[[int, int], Iterable[Step]]], Algorithm]:
+    collective: str, sizes: Sizes = range(2, 9), chunks: Chunks = None, root: Optional[int] = None
+) -> Callable[[StepsOfRank], Algorithm]:
     """Makes an Algorithm of the function below it. `sizes`: for how many ranks; `chunks`: into how
     many the buffer is divided, a number or a function of the ranks [as many as there are ranks];
     `root`: of a broadcast, reduce, gather or scatter [0]."""
