@@ -91,9 +91,9 @@ def steps_of(
     for number, step in enumerate(mine["steps"]):
         send, receive = step.get("send"), step.get("receive")
         adds = receive is not None and receive["action"] == "add"
+        is_local = send is not None and send["to"] == rank
         sends, receives = [], []
         if send:
-            is_local = send["to"] == rank
             kind = TYPE_OF[Kind(copies=True, adds=adds) if is_local else Kind(sends=True)]
             buffer = "i" if "input" in send and not in_place else output
             sends = [
@@ -102,10 +102,10 @@ def steps_of(
             ]
         if receive and receive["from"] != rank:  # in pieces as the sender cuts it
             kind = TYPE_OF[Kind(receives=True, adds=adds)]
-            sent = schedules[receive["from"]]["steps"][number]["send"]
+            message = schedules[receive["from"]]["steps"][number]["send"]
             receives = [
                 Step(kind, output, named, output, named, length)
-                for _, named, length in pieces_of(sent, chunks)
+                for _, named, length in pieces_of(message, chunks)
             ]
         # In turn, so that neither end of a connection holds up the other.
         arrived: Set[int] = set()
@@ -170,18 +170,13 @@ def write_xml(algorithm: Json, name: str) -> str:
         )
     gathers, scatters = collective == "all_gather", collective == "reduce_scatter"
     coll = next(key for key, value in COLLECTIVE_OF.items() if value == collective)
-    algo = ET.Element(
-        "algo",
-        attributes(name=name, proto="Simple", nchannels=1, nchunksperloop=chunks, ngpus=ranks),
-        coll=coll,
-        inplace=str(int(in_place)),
-    )
+    head = attributes(name=name, proto="Simple", nchannels=1, nchunksperloop=chunks, ngpus=ranks)
+    algo = ET.Element("algo", head, coll=coll, inplace=str(int(in_place)))
+    i_chunks, o_chunks = (chunks // ranks if part else chunks for part in (gathers, scatters))
+    output = "i" if in_place and not gathers else "o"
     for rank in range(ranks):
-        i_chunks, o_chunks = (chunks // ranks if part else chunks for part in (gathers, scatters))
-        gpu = ET.SubElement(
-            algo, "gpu", attributes(id=rank, i_chunks=i_chunks, o_chunks=o_chunks, s_chunks=0)
-        )
-        output = "i" if in_place and not gathers else "o"
+        sizes = attributes(id=rank, i_chunks=i_chunks, o_chunks=o_chunks, s_chunks=0)
+        gpu = ET.SubElement(algo, "gpu", sizes)
         steps = list(steps_of(schedules, rank, in_place, output))
         for index, block in enumerate(blocks_of(rank, steps)):
             peers = attributes(id=index, send=block.send_to, recv=block.receive_from, chan=0)

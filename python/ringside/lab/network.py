@@ -43,12 +43,11 @@ def network_named(name: str, size: Optional[int] = None) -> Network:
     """ "ring" (both ways), "line", "star" (around node 0), "full", each of `size` nodes [4];
     "dgx1": the 8 GPUs of a DGX-1, with six NVLinks each; or a file FILE.json."""
     nodes = range(size or 4)
-    last = len(nodes) - 1
     shapes = {
         "ring": [(node, (node + 1) % len(nodes)) for node in nodes],
         "line": [(node, node + 1) for node in nodes[:-1]],
         "star": [(0, node) for node in nodes[1:]],
-        "full": [(a, b) for a in nodes for b in range(a + 1, last + 1)],
+        "full": [(a, b) for a in nodes for b in nodes[a + 1 :]],
     }
     if name in shapes:
         network = Network(name, len(nodes), both_ways(shapes[name]))
@@ -79,10 +78,7 @@ def network_of_file(file: str) -> Network:
         if type(size) is not int or not isinstance(rows, list):
             raise ValueError('expected {"ranks": N, "links": [[from, to], [from, to, width], ...]}')
         for row in rows:
-            if not isinstance(row, list) or [type(each) for each in row] not in (
-                [int] * 2,
-                [int] * 3,
-            ):
+            if not isinstance(row, list) or len(row) not in (2, 3) or {*map(type, row)} != {int}:
                 raise ValueError(f"a link is [from, to] or [from, to, width], not {shown(row)}")
             a, b, width = (*row, 1)[:3]
             if not (0 <= a < size and 0 <= b < size and a != b and width >= 1):
