@@ -15,7 +15,7 @@ from ringside.planning.longest_path import Replica, Walk
 from ringside.planning.machine import Level, find_machine
 from ringside.planning.mesh import parse_mesh
 from ringside.planning.model import Model, find_model
-from ringside.planning.network import MeshRanks, Network, RankGroup
+from ringside.planning.network import MeshRanks, Network, RankGroup, pair
 from ringside.planning.pipeline import RECEIVES, REDUCE, in_order, lower, make_schedule
 from ringside.planning.plan import Plan, Recomputation, pipeline_part
 from ringside.planning.recorded_step import RankTrace, Span, stages_of_trace, step_parts
@@ -251,13 +251,13 @@ def test_expert_parallel_carries_what_the_account_counts_and_waits_for_the_busie
     plan, network = plan_on("ep=4", m=3, sequence=4096), Network(h100)
 
     def all_to_all(size):
-        return network.collective_seconds("all_to_all", RankGroup(0, 4, 1), size)
+        return network.seconds("all_to_all", RankGroup(0, 4, 1), size)
 
     rows, tokens, d = 4096.0 * 2 * 4096 * 2, 3 * 32, 4096.0
     calls = tokens * (4 * all_to_all(rows) + all_to_all(8.0 * 8))
     # All but the experts: q and output, k and v, the router and two norms; embedding, head, norm.
     shared = 32 * (2 * d * d + 2 * d * 1024 + 8 * d + 2 * d) + 2 * 32000 * d + d
-    average = network.collective_seconds("all_reduce", RankGroup(0, 4, 1), 2 * shared)
+    average = network.seconds("all_reduce", RankGroup(0, 4, 1), 2 * shared)
     silent = replace(
         h100, levels=(replace(h100.levels[0], latency=0.0, bytes_per_second=1e30), *h100.levels[1:])
     )
@@ -397,12 +397,12 @@ def test_a_group_communicates_over_the_innermost_level_that_joins_its_ranks():
     network = Network(machine)
     for group, level in (((0, 8, 1), 0), ((4, 8, 1), 1), ((0, 384, 8), 1), ((8, 384, 8), 2)):
         assert network.level_of(RankGroup(*group)) == level
-    near(network.message_seconds(0, 1, 450e9), 3e-6 + 1 / 0.82)
-    near(network.message_seconds(9, 1, 45e9), 8e-6 + 1)
-    near(network.message_seconds(3071, 3072, 45e9), 12e-6 + 7)
-    first = network.collective_seconds("all_gather", RankGroup(0, 8, 1), 8e6)
+    near(network.seconds("point_to_point", pair(0, 1), 450e9), 3e-6 + 1 / 0.82)
+    near(network.seconds("point_to_point", pair(9, 1), 45e9), 8e-6 + 1)
+    near(network.seconds("point_to_point", pair(3071, 3072), 45e9), 12e-6 + 7)
+    first = network.seconds("all_gather", RankGroup(0, 8, 1), 8e6)
     near(first, 7 * (3e-6 + 1e6 / 369e9))
-    assert network.collective_seconds("all_gather", RankGroup(16, 8, 1), 8e6) == first
+    assert network.seconds("all_gather", RankGroup(16, 8, 1), 8e6) == first
     try:
         network.level_of(RankGroup(0, 2, 24576))
         raise AssertionError

@@ -173,15 +173,13 @@ def walked_pairwise(_: str, ranks: int, size: int, level: Level) -> float:
         return 0.0
     alpha, beta = level.latency, 1 / level.rate()
     busy = [alpha + beta * (size // ranks + (rank < size % ranks)) for rank in range(ranks)]
-    sent, received, arrives = [0.0] * ranks, [0.0] * ranks, [0.0] * ranks
+    sent, received = [0.0] * ranks, [0.0] * ranks
     for step in range(ranks):
-        pairs = [(rank, (step - rank) % ranks) for rank in range(ranks)]
-        pairs = [(rank, peer) for rank, peer in pairs if rank != peer]
-        for rank, peer in pairs:
+        pairs = [(rank, peer) for rank in range(ranks) if (peer := (step - rank) % ranks) != rank]
+        for rank, _ in pairs:
             sent[rank] += busy[rank]
-            arrives[peer] = sent[rank]
         for rank, peer in pairs:
-            received[rank] = max(arrives[rank], received[rank] + busy[peer], sent[rank])
+            received[rank] = max(sent[peer], received[rank] + busy[peer], sent[rank])
     return max(*sent, *received)
 
 

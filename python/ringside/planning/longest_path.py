@@ -26,6 +26,7 @@ from ringside.planning.schedules import Action, Schedule
 
 Times = List[float]  # seconds, for each replica
 Span = Tuple[Times, Times]  # starts and ends
+Factors = Callable[[int, int], Times]  # (rank, action): on the seconds of computing
 
 
 class Duration(NamedTuple):
@@ -99,7 +100,7 @@ class Walk:
         lowered: Schedule,
         nodes: Sequence[Node],
         replicas: Sequence[Replica],
-        factors: Callable[[int, int], Times],
+        factors: Factors,
     ):
         self.lowered, self.nodes, self.replicas, self.factors = lowered, nodes, replicas, factors
         self.reducing = groups(each.reduce_group for each in replicas)

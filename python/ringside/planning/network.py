@@ -101,17 +101,14 @@ class Network:
         """What a ring of the group makes of the levels up to that one."""
         return self.machine.level_of_ring(self.level_of(group), group.count, group.stride)
 
-    def message_seconds(self, source: int, to: int, size: float) -> float:
-        """From the send until the message of `size` bytes has arrived."""
-        level = self.level_along(pair(source, to))
-        return level.latency + size / level.rate()
-
-    def collective_seconds(self, collective: str, group: RankGroup, size: float) -> float:
+    def seconds(self, collective: str, group: RankGroup, size: float) -> float:
         """An all_reduce, all_gather, reduce_scatter or all_to_all of a buffer of `size` bytes
-        (whole, on all ranks together). 0 for a group of one."""
+        (whole, on all ranks together), 0 for a group of one; or a message from the first rank to
+        the second one ("point_to_point"), from the send until it has arrived."""
         if group.count < 2:
             return 0.0
-        _, count, stride = group
-        return collective_seconds(
-            collective, self.level_of(group), count, stride, size, self.machine
-        )
+        if collective == "point_to_point":
+            level = self.level_along(group._replace(count=2))
+            return level.latency + size / level.rate()
+        index, (_, count, stride) = self.level_of(group), group
+        return collective_seconds(collective, index, count, stride, size, self.machine)

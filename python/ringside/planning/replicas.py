@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from ringside.planning.longest_path import Duration, Replica, StageTimes, Times
+from ringside.planning.longest_path import Duration, Factors, Replica, StageTimes, Times
 from ringside.planning.machine import Machine
 from ringside.planning.network import MeshRanks, Network, RankGroup, pair
 from ringside.planning.pipeline import REDUCE
@@ -54,14 +54,9 @@ class Replicas:
     def __init__(self, plan: Plan, load: PlanLoad, rank_of: Sequence[int], machine: Machine):
         self.plan, self.load, self.rank_of, self.machine = plan, load, rank_of, machine
         self.network, self.mesh = Network(machine), MeshRanks(plan)
-        # [replica][stage][calls] the seconds of each call
-        self.seconds = [
-            [
-                tuple(self._seconds(calls, stage, data) for calls in each.calls)
-                for stage, each in enumerate(load.stages)
-            ]
-            for data in range(plan.mesh.data_ranks())
-        ]
+        # [replica][stage] the seconds of each of the stage's calls
+        stages, replicas = range(len(load.stages)), range(plan.mesh.data_ranks())
+        self.seconds = [[self._seconds(stage, data) for stage in stages] for data in replicas]
         self._known: Dict[Tuple[int, Tuple[float, ...]], StageTimes] = {}
 
     def group_of(self, calls: Calls, stage: int, data: int) -> RankGroup:
@@ -72,15 +67,15 @@ class Replicas:
         other = self.rank_of[stage + (1 if calls.when == "SEND_F" else -1)]
         return pair(self.mesh.rank(rank, data), self.mesh.rank(other, data))
 
-    def _seconds(self, calls: Calls, stage: int, data: int) -> float:
-        group = self.group_of(calls, stage, data)
-        if calls.collective == "point_to_point":
-            to = group.first + group.stride
-            return self.network.message_seconds(group.first, to, calls.size)
-        return self.network.collective_seconds(calls.collective, group, calls.size)
+    def _seconds(self, stage: int, data: int) -> List[float]:
+        def seconds(calls: Calls) -> float:
+            group = self.group_of(calls, stage, data)
+            return self.network.seconds(calls.collective, group, calls.size)
+
+        return [seconds(each) for each in self.load.stages[stage].calls]
 
     def seconds_of(self, stage: int, data: int, silent: Optional[str]) -> Tuple[float, ...]:
-        """Seconds of each call of a stage."""
+        """The same, if an axis is silent."""
         seconds = zip(self.load.stages[stage].calls, self.seconds[data][stage])
         return tuple(0.0 if calls.axis == silent else each for calls, each in seconds)
 
@@ -121,12 +116,12 @@ class Replicas:
         reduced = mesh.group(axis, 0, data).first
         return Replica(data, self.stages(data), units, 1, reduced, in_step)
 
-    def silenced(self, replicas: Sequence[Replica], axis: str) -> List[Replica]:
-        """The same replicas, if this axis communicates in no time."""
-        return [replace(each, stages=self.stages(each.data, axis)) for each in replicas]
+    def silenced(self, replicas: Sequence[Replica], silent: Optional[str]) -> List[Replica]:
+        """The same replicas, if an axis communicates in no time."""
+        return [replace(each, stages=self.stages(each.data, silent)) for each in replicas]
 
 
-def factors_of(replicas: Sequence[Replica], stragglers: Stragglers) -> Callable[[int, int], Times]:
+def factors_of(replicas: Sequence[Replica], stragglers: Stragglers) -> Factors:
     """Of action `index` of a pipeline rank, for each replica: the factor of the slowest rank of its
     unit."""
     nobody = [1.0] * len(replicas)

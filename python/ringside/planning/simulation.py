@@ -9,13 +9,13 @@ may differ, a message may cross a slower network than another, ranks may be slow
 behind what follows from the schedule.
 """
 
-from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ringside.planning import schedule_file
 from ringside.planning.formulas.work import model_flops, model_flops_utilization
 from ringside.planning.json_fields import require
-from ringside.planning.longest_path import Replica, Timeline, Times, Walk
+from ringside.planning.longest_path import Factors, Replica, Timeline, Walk
 from ringside.planning.machine import Machine
 from ringside.planning.model import Model, on_mesh
 from ringside.planning.pipeline import in_order, lower, make_schedule
@@ -58,10 +58,11 @@ class Simulation:
     exposed: List[Tuple[str, float]]
     loads: List[LinkLoad]
     utilization: float
-    tokens: int = field(init=False)  # of a step, over all ranks
 
-    def __post_init__(self) -> None:
-        self.tokens = self.plan.batch * self.plan.sequence
+    @property
+    def tokens(self) -> int:
+        """Of a step, over all ranks."""
+        return self.plan.batch * self.plan.sequence
 
     @property
     def tokens_per_second(self) -> float:
@@ -103,21 +104,17 @@ def simulate(
         take_measured(measured, load)
     of_plan = Replicas(plan, load, lowered.rank_of, machine)
     replicas, nodes = of_plan.make(stragglers, fold), in_order(lowered)
-    factors, no_factors = (factors_of(replicas, each) for each in (stragglers, Stragglers()))
+    factors = factors_of(replicas, stragglers)
 
-    timeline = Walk(lowered, nodes, replicas, factors).run()
-    optimizer = update_seconds(of_plan, lowered, factors)
-    step = timeline.reduced + optimizer
+    def run(factors: Factors, silent: Optional[str] = None) -> Tuple[float, Timeline, float]:
+        """The step, its longest path, and the update."""
+        path = Walk(lowered, nodes, of_plan.silenced(replicas, silent), factors).run()
+        optimizer = update_seconds(of_plan, lowered, factors, silent)
+        return path.reduced + optimizer, path, optimizer
 
-    def saved_along(axis: str) -> float:
-        silenced = of_plan.silenced(replicas, axis)
-        path = Walk(lowered, nodes, silenced, factors).run().reduced
-        return step - (path + update_seconds(of_plan, lowered, factors, axis))
-
-    undisturbed = None
-    if stragglers.any():
-        path = Walk(lowered, nodes, replicas, no_factors).run().reduced
-        undisturbed = path + update_seconds(of_plan, lowered, no_factors)
+    step, timeline, optimizer = run(factors)
+    exposed = [(axis, step - run(factors, axis)[0]) for axis in mesh.axes() if mesh.size(axis) > 1]
+    undisturbed = run(factors_of(replicas, Stragglers()))[0] if stragglers.any() else None
     with values_only():
         utilization = model_flops_utilization(model_flops(model, plan), step, mesh.ranks(), machine)
     return Simulation(
@@ -132,7 +129,7 @@ def simulate(
         timeline.bubble(replicas),
         optimizer,
         undisturbed,
-        [(axis, saved_along(axis)) for axis in mesh.axes() if mesh.size(axis) > 1],
+        exposed,
         loads_of(of_plan, lowered),
         utilization,
     )
@@ -166,10 +163,7 @@ def require_order(plan: Plan) -> None:
 
 
 def update_seconds(
-    of_plan: Replicas,
-    lowered: Schedule,
-    factors: Callable[[int, int], Times],
-    silent: Optional[str] = None,
+    of_plan: Replicas, lowered: Schedule, factors: Factors, silent: Optional[str]
 ) -> float:
     """The update on the slowest rank. It begins when the norm of all gradients is known, so when
     the last rank has reduced its own."""
