@@ -11,7 +11,7 @@ from pathlib import Path
 from ringside.library import RingsideError
 from ringside.planning import schedule_file
 from ringside.planning.pipeline import in_order, lower, make_schedule, matching, message_of
-from ringside.planning.schedules import GENERATORS, UNLIMITED, layers_of_stage
+from ringside.planning.schedules import GENERATORS, UNLIMITED, Action, Schedule, layers_of_stage
 from ringside.program import run
 
 
@@ -72,6 +72,20 @@ def test_in_order_each_action_comes_after_what_it_waits_for():
                 assert lowered.actions[send[0]][send[1]] == matching(needed)
             else:
                 assert send is None
+
+
+def test_ranks_that_wait_for_each_other_are_named():
+    # 0B0 waits for 1B0, which follows 1F0, which waits for 0F0.
+    rows = ("BF", "FB")
+    actions = tuple(tuple(Action(k, rank, 0) for k in row) for rank, row in enumerate(rows))
+    try:
+        lower(Schedule(1, (0, 1), actions))
+        raise AssertionError("is not refused")
+    except RingsideError as error:
+        assert str(error) == (
+            "rank 0 waits in 0B0 forever, so the schedule has no end: `ringside prove pipeline` "
+            "says why"
+        )
 
 
 def test_the_remainder_of_the_layers_goes_to_the_stages_in_between():

@@ -24,15 +24,13 @@ def times_of(
     def duration(parts: Sequence[str]) -> Duration:
         computing = sum(load.computing.get(part, 0.0) for part in parts)
         block = computing / len(parts) / load.blocks
-        return Duration(
-            computing,
-            sum(
-                calls.exposed(each, block, overlap)
-                for part in parts
-                for calls, each in zip(load.calls, seconds)
-                if calls.when == part
-            ),
-        )
+        exposed = [
+            calls.exposed(each, block, overlap)
+            for part in parts
+            for calls, each in zip(load.calls, seconds)
+            if calls.when == part
+        ]
+        return Duration(computing, sum(exposed))
 
     buckets, bucket = 0, 0.0
     for calls, each in zip(load.calls, seconds):

@@ -43,10 +43,9 @@ class Stragglers:
 
     def factors(self, unit: RankGroup, computation: int) -> Tuple[float, ...]:
         """What a computation takes on each rank, as a multiple of its undisturbed time."""
-        constant = [self.slow.get(rank, 1.0) for rank in unit.ranks]
-        if self.jitter == 0:
-            return tuple(constant)
-        return tuple(
-            factor * (1 + self.jitter * random_uniform(self.seed, rank, computation))
-            for factor, rank in zip(constant, unit.ranks)
-        )
+        seed, jitter = self.seed, self.jitter
+        factors = [self.slow.get(rank, 1.0) for rank in unit.ranks]
+        if jitter > 0:
+            longer = [1 + jitter * random_uniform(seed, rank, computation) for rank in unit.ranks]
+            factors = [a * b for a, b in zip(factors, longer)]
+        return tuple(factors)
