@@ -149,6 +149,11 @@ class Plan:
         return self.sequence // self.mesh.size("cp")
 
     @property
+    def rank_tokens(self) -> int:
+        """Tokens of a micro-batch on one rank, all its sequences together."""
+        return self.rank_sequence * self.micro_batch
+
+    @property
     def batch(self) -> int:
         """Sequences of a step, over all ranks."""
         return self.mesh.data_ranks() * self.micro_batch * self.micro_batches
