@@ -177,7 +177,8 @@ def formula(
     def decorator(compute: Callable[..., float]) -> Callable[..., Term]:
         @functools.wraps(compute)
         def line(*arguments: Any) -> Term:
-            return term(symbol, what, compute(*arguments), unit, source)
+            value = compute(*arguments)
+            return term(symbol, what, value, unit, source) if _keeps_formulas else float(value)
 
         return line
 

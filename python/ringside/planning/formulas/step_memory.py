@@ -43,6 +43,9 @@ class StepMemory:
         self.vocabulary = float(embedding(model)) / float(t) if model.vocabulary > 0 else 0.0
         self.down_projection = float(down_projection(model, t))
         self.all_parameters = float(stage_parameters(model, t, part))
+        self.norm, self.gradient_shards = float(last_norm(model)), shards_of(plan).gradients
+        self.shards_parameters = plan.shards_parameters
+        self.reduces_buckets = plan.stage == 2 and plan.state_ranks > 1
         self.computations: Dict[Tuple[str, bool, bool], float] = {}
 
     def of_blocks(self, at: Moment) -> float:
@@ -97,12 +100,11 @@ class StepMemory:
     def _gradients(self, at: Moment) -> float:
         each, part = self.plan.types.gradients, self.part
         if not self.gradients_grow:
-            shards = shards_of(self.plan).gradients
-            return each * self.plan.gradient_copies * self.all_parameters / shards
+            return each * self.plan.gradient_copies * self.all_parameters / self.gradient_shards
         tied_here = self.model.tied_head and part.has_embedding and part.has_head
         numbers = at.gradients * self.parameters_of_block
         if at.has_head_gradient:
-            numbers += self.vocabulary + float(last_norm(self.model))
+            numbers += self.vocabulary + self.norm
         if at.has_embedding_gradient and not tied_here:
             numbers += self.vocabulary
         if at.is_first and at.at in ("block", "weights"):
@@ -123,8 +125,8 @@ class StepMemory:
     def _under_way(self, at: Moment) -> float:
         """Gathered parameters and gradients on their way. A network may be slow, so as many
         gradients are counted as may be there."""
-        plan, part, has_units = self.plan, self.part, self.plan.shards_parameters
-        if not has_units and (plan.stage != 2 or plan.state_ranks == 1):
+        plan, part, has_units = self.plan, self.part, self.shards_parameters
+        if not has_units and not self.reduces_buckets:
             return 0.0
         g, e = plan.types.gradients, plan.types.parameters
         vocabulary, block = g * self.vocabulary, self.parameters_of_block

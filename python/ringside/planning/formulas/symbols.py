@@ -6,7 +6,7 @@
 What one file alone uses, it names itself.
 """
 
-from typing import Callable, Dict, Optional
+from typing import Callable, Optional
 
 from ringside.planning.model import Experts, Model
 from ringside.planning.plan import Plan
@@ -18,57 +18,53 @@ def _experts(model: Model) -> Experts:
     return model.experts
 
 
-OF_MODEL: Dict[str, Callable[[Model], float]] = {
-    "d": lambda model: model.d_model,  # width
-    "h": lambda model: model.d_model,  # the same, as in Korthikanti et al. 2022
-    "f": lambda model: model.d_ff,  # width inside the feed-forward part, or an expert
-    "f_d": lambda model: model.dense_ff,  # of blocks without experts beside others with them
-    "q": lambda model: model.q_width,  # width of all query heads
-    "kv": lambda model: model.kv_width,  # of all key heads, and of all value heads
-    "a": lambda model: model.heads,
-    "d_head": lambda model: model.head_size,
-    "V": lambda model: model.vocabulary,
-    "L": lambda model: model.layers,  # blocks
-    "E": lambda model: _experts(model).routed,  # experts of a block
-    "E_s": lambda model: _experts(model).shared,  # experts that every token passes
-    "f_e": lambda model: _experts(model).d_ff,  # width inside an expert
-    "K": lambda model: model.per_token,  # experts that compute a token
-}
-OF_PLAN: Dict[str, Callable[[Plan], float]] = {
-    "s": lambda plan: plan.sequence,  # tokens of a sequence
-    "b": lambda plan: plan.micro_batch,  # sequences of a micro-batch
-    "T": lambda plan: plan.rank_tokens,  # tokens of a micro-batch on one rank
-    "m": lambda plan: plan.micro_batches,  # of one data-parallel rank and step
-    "t": lambda plan: plan.mesh.size("tp"),  # tensor-parallel ranks
-    "p": lambda plan: plan.mesh.size("pp"),
-    "c": lambda plan: plan.mesh.size("cp"),
-    "e": lambda plan: plan.types.activations,  # bytes of a number
-    "e_g": lambda plan: plan.types.gradients,
-}
+class _Symbol:
+    """An attribute whose value is found when it is first read."""
+
+    def __init__(self, value: Callable[[Model, Plan], float], symbol: str = ""):
+        self.value, self.symbol = value, symbol
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name, self.symbol = name, self.symbol or name
+
+    def __get__(self, x: "Symbols", owner: type) -> float:
+        value = x.__dict__[self.name] = named(self.symbol, self.value(x.model, x.plan))
+        return value
 
 
 class Symbols:
-    """Each symbol as an attribute. Those of a plan only with a plan."""
+    """Those of a plan only with a plan, those of a model only with a model."""
+
+    d = _Symbol(lambda model, plan: model.d_model)  # width
+    h = _Symbol(lambda model, plan: model.d_model)  # the same, as in Korthikanti et al. 2022
+    f = _Symbol(lambda model, plan: model.d_ff)  # width inside the feed-forward part, or an expert
+    f_d = _Symbol(lambda model, plan: model.dense_ff)  # of blocks without experts beside others with them
+    q = _Symbol(lambda model, plan: model.q_width)  # width of all query heads
+    kv = _Symbol(lambda model, plan: model.kv_width)  # of all key heads, and of all value heads
+    a = _Symbol(lambda model, plan: model.heads)
+    d_head = _Symbol(lambda model, plan: model.head_size)
+    V = _Symbol(lambda model, plan: model.vocabulary)
+    L = _Symbol(lambda model, plan: model.layers)  # blocks
+    E = _Symbol(lambda model, plan: _experts(model).routed)  # experts of a block
+    E_s = _Symbol(lambda model, plan: _experts(model).shared)  # experts that every token passes
+    f_e = _Symbol(lambda model, plan: _experts(model).d_ff)  # width inside an expert
+    K = _Symbol(lambda model, plan: model.per_token)  # experts that compute a token
+    s = _Symbol(lambda model, plan: plan.sequence)  # tokens of a sequence
+    b = _Symbol(lambda model, plan: plan.micro_batch)  # sequences of a micro-batch
+    T = _Symbol(lambda model, plan: plan.rank_tokens)  # tokens of a micro-batch on one rank
+    m = _Symbol(lambda model, plan: plan.micro_batches)  # of one data-parallel rank and step
+    t = _Symbol(lambda model, plan: plan.mesh.size("tp"))  # tensor-parallel ranks
+    p = _Symbol(lambda model, plan: plan.mesh.size("pp"))
+    c = _Symbol(lambda model, plan: plan.mesh.size("cp"))
+    e = _Symbol(lambda model, plan: plan.types.activations)  # bytes of a number
+    e_g = _Symbol(lambda model, plan: plan.types.gradients)
+    # kv of all ranks: each has at least one head, so more ranks than heads share copies.
+    kv_held = _Symbol(
+        lambda model, plan: max(model.kv_width, model.head_size * plan.mesh.size("tp")), "kv"
+    )
 
     def __init__(self, model: Optional[Model], plan: Optional[Plan] = None):
         self.model, self.plan = model, plan
-
-    def __getattr__(self, symbol: str) -> float:
-        if symbol in OF_MODEL:
-            value = named(symbol, OF_MODEL[symbol](self.model))
-        elif symbol in OF_PLAN:
-            value = named(symbol, OF_PLAN[symbol](self.plan))
-        else:
-            raise AttributeError(f"no formula has the symbol {symbol}")
-        setattr(self, symbol, value)  # the next time it is there
-        return value
-
-    @property
-    def kv_held(self) -> float:
-        """kv of all ranks: each has at least one head, so more ranks than heads share copies."""
-        return named(
-            "kv", max(self.model.kv_width, self.model.head_size * self.plan.mesh.size("tp"))
-        )
 
 
 def tensor_ranks(plan: Plan) -> float:
