@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from ringside.library import RingsideError
 from ringside.planning.accounting import Account, account
 from ringside.planning.json_fields import require
 from ringside.planning.machine import Machine
@@ -14,10 +13,10 @@ from ringside.planning.model import Model, on_mesh
 from ringside.planning.plan import (
     Plan,
     Types,
+    objections,
     recomputation_from,
     schedule_names,
     takes_chunks,
-    validate,
 )
 from ringside.planning.quantity import values_only
 
@@ -88,14 +87,6 @@ def plans_of(mesh: Mesh, options: FitOptions) -> Iterator[Plan]:
                             b *= 2
 
 
-def _is_valid(plan: Plan, model: Model) -> bool:
-    try:
-        validate(plan, model)
-        return True
-    except RingsideError:
-        return False
-
-
 def _fastest(
     model: Model, machine: Machine, mesh: Mesh, options: FitOptions, found: Fit
 ) -> Optional[Plan]:
@@ -103,7 +94,7 @@ def _fastest(
     best: Tuple[float, Optional[Plan]] = (math.inf, None)
     placed = on_mesh(model, mesh.size("ep"))
     for plan in plans_of(mesh, options):
-        if plan.micro_batches < 1 or plan.batch != options.batch or not _is_valid(plan, model):
+        if plan.micro_batches < 1 or plan.batch != options.batch or any(objections(plan, model)):
             continue
         found.tried += 1
         memory = max(stage.total() for stage in memory_of_stages(placed, plan))

@@ -38,7 +38,9 @@ class Symbols:
     d = _Symbol(lambda model, plan: model.d_model)  # width
     h = _Symbol(lambda model, plan: model.d_model)  # the same, as in Korthikanti et al. 2022
     f = _Symbol(lambda model, plan: model.d_ff)  # width inside the feed-forward part, or an expert
-    f_d = _Symbol(lambda model, plan: model.dense_ff)  # of blocks without experts beside others with them
+    f_d = _Symbol(
+        lambda model, plan: model.dense_ff
+    )  # of blocks without experts beside others with them
     q = _Symbol(lambda model, plan: model.q_width)  # width of all query heads
     kv = _Symbol(lambda model, plan: model.kv_width)  # of all key heads, and of all value heads
     a = _Symbol(lambda model, plan: model.heads)
