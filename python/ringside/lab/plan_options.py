@@ -1,7 +1,7 @@
 """The options that describe a plan: those of `ringside account` and `ringside simulate`."""
 
 import argparse
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Callable, List, Optional
 
 from ringside.command_line import Flag, Option, in_range, number, one_of
@@ -127,32 +127,19 @@ def types_from(args: argparse.Namespace) -> Types:
 
 def plan_from(args: argparse.Namespace, model: Model) -> Plan:
     """The plan of the options. Raises RingsideError for a wrong mesh or batch."""
-    mesh = parse_mesh(args.mesh)
-    plan = Plan(
-        mesh,
-        args.schedule,
-        args.chunks,
-        args.micro_batch,
-        args.micro_batches,
-        args.sequence or max(model.sequence, 1),
-        args.context,
-        args.token_order,
-        args.zero,
-        recomputation_from(args.recompute),
-        args.sequence_parallel,
-        args.imbalance,
-        types_from(args),
-        args.fused_gradients,
-    )
-    if not args.batch:
-        return plan
-    at_once = mesh.data_ranks() * plan.micro_batch
-    require(
-        args.batch % at_once == 0,
-        f"a batch of {args.batch} sequences does not divide into "
-        f"micro-batches of {plan.micro_batch} on {mesh.data_ranks()} data-parallel ranks",
-    )
-    return replace(plan, micro_batches=args.batch // at_once)
+    given = {each.name: getattr(args, each.name, None) for each in fields(Plan)}
+    mesh, at_once = parse_mesh(args.mesh), parse_mesh(args.mesh).data_ranks() * args.micro_batch
+    given.update(mesh=mesh, exchange=args.context, types=types_from(args))
+    given.update(recompute=recomputation_from(args.recompute))
+    given.update(sequence=args.sequence or max(model.sequence, 1))
+    if args.batch:
+        require(
+            args.batch % at_once == 0,
+            f"a batch of {args.batch} sequences does not divide into micro-batches of "
+            f"{args.micro_batch} on {mesh.data_ranks()} data-parallel ranks",
+        )
+        given.update(micro_batches=args.batch // at_once)
+    return Plan(**{name: value for name, value in given.items() if value is not None})
 
 
 def machine_from(args: argparse.Namespace, name: str) -> Machine:

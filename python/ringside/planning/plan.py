@@ -348,14 +348,14 @@ def pipeline_part(model: Model, plan: Plan, rank: int) -> PipelinePart:
 # What does not fit together.
 
 
-def _objection_to_schedule(plan: Plan) -> str:
+def _objections_to_schedule(plan: Plan) -> Iterator[str]:
     """Of a schedule that is not in the catalogue: it must exist, and not hang."""
     if plan.schedule.startswith("csv:"):
         if plan.mesh.size("pp") > 1:
             schedule_from_file(plan)  # which the program proves
-        return ""
+        return
     names = schedule_names()
-    return (
+    yield (
         f"there is no schedule named '{plan.schedule}'{did_you_mean(plan.schedule, names)}; "
         f"there are {', '.join(names[:-1])} and {names[-1]}, and csv:FILE for your own"
     )
@@ -423,8 +423,8 @@ def objections(plan: Plan, model: Model) -> Iterator[str]:
             f"the {plan.schedule} schedule needs a multiple of pp={p} micro-batches, not "
             f"{plan.micro_batches}"
         )
-    if not generator and _objection_to_schedule(plan):
-        yield _objection_to_schedule(plan)
+    if not generator:
+        yield from _objections_to_schedule(plan)
     # The first stage may have the embedding alone and the last one the head (layers_of_stage()).
     stages = len(placement_of(plan))
     if stages > model.layers + (2 if stages > p else 0):
