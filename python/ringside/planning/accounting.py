@@ -2,7 +2,7 @@
 there."""
 
 from dataclasses import dataclass, field, replace
-from typing import Callable, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ringside.planning.formulas import bounds, communication, work
 from ringside.planning.formulas.activations import block_activations
@@ -107,6 +107,11 @@ COMPUTING: Tuple[Callable[[Model, Plan], Term], ...] = (
 )
 
 
+def _in_step(sent: float, source: Term) -> Term:
+    """Bytes of a step that are a multiple of those of `source`."""
+    return term("D_step", "", sent, Unit.BYTES, source_of(source))
+
+
 class _Accountant:
     """Fills an Account, section by section. Every number of it is the value of a term."""
 
@@ -184,9 +189,8 @@ class _Accountant:
         """The rank of the pipeline whose work takes longest: one has the head, others may have more
         blocks."""
         last = self.plan.mesh.size("pp") - 1
-        parts = {
-            rank: pipeline_part(self.model, self.plan, rank) for rank in (last, 0, min(1, last))
-        }
+        ranks = (last, 0, min(1, last))
+        parts = {rank: pipeline_part(self.model, self.plan, rank) for rank in ranks}
 
         def seconds(rank: int) -> float:
             return parts[rank].blocks * float(block) + float(head) * parts[rank].has_head
@@ -226,20 +230,6 @@ class _Accountant:
             AxisTraffic(axis, what, level.name, float(calls), float(sent), float(seconds), hidden)
         )
 
-    def send_in_step(
-        self,
-        axis: str,
-        what: str,
-        calls: float,
-        messages: float,
-        sent: float,
-        source: Term,
-        behind: float = 0.0,
-    ) -> None:
-        """The same, of bytes that are a multiple of those of `source`."""
-        line = term("D_step", "", sent, Unit.BYTES, source_of(source))
-        self.send(axis, what, calls, messages, line, behind)
-
     def all_reduce(self, axis: str, what: str, n: int, buffer: float) -> None:
         """One ring all-reduce when backward has ended."""
         sent = communication.ring_all_reduce_bytes(named("n", n), buffer)
@@ -272,19 +262,20 @@ class _Accountant:
         what, steps = "all-reduces", 2 * (plan.mesh.size("tp") - 1)
         if plan.sequence_parallel:
             what, steps = "all-gathers, reduce-scatters", steps // 2
-        self.send_in_step("tp", what, self.x.m * count, steps, total, block)
+        self.send("tp", what, self.x.m * count, steps, _in_step(total, block))
 
     def context_traffic(self) -> None:
         """A ring passes keys on while attention runs; the other exchanges are waited for."""
         model, plan, blocks = self.model, self.plan, named("L_stage", self.part.blocks)
         calls = self.x.m * blocks * self.put(communication.context_calls_of_block(plan))
         block = self.put(communication.context_bytes_of_block(model, plan))
-        steps, behind, sent = plan.mesh.size("cp") - 1, 0.0, self.x.m * blocks * block
+        sent = _in_step(self.x.m * blocks * block, block)
+        steps, behind = plan.mesh.size("cp") - 1, 0.0
         if plan.exchange == "ring":
             forward = float(work.block_forward_flops(model, plan))
             share = float(work.attention_flops(model, plan)) / forward
             steps, behind = 1, plan.micro_batches * self.stage_seconds * share
-        self.send_in_step("cp", plan.exchange, calls, steps, sent, block, behind)
+        self.send("cp", plan.exchange, calls, steps, sent, behind)
 
     def expert_traffic(self) -> None:
         """The experts wait for their tokens, and what follows for their outputs. When backward has
@@ -292,8 +283,8 @@ class _Accountant:
         plan, blocks, n = self.plan, named("L_stage", self.part.blocks), self.plan.mesh.size("ep")
         calls = self.x.m * blocks * self.put(communication.expert_calls_of_block(self.model, plan))
         block = self.put(communication.expert_bytes_of_block(self.model, plan))
-        sent = self.x.m * blocks * block
-        self.send_in_step("ep", "all-to-alls of tokens", calls, n - 1, sent, block)
+        sent = _in_step(self.x.m * blocks * block, block)
+        self.send("ep", "all-to-alls of tokens", calls, n - 1, sent)
         beside = communication.parameters_beside_experts(self.model, self.x.t, self.part)
         shard = beside / named("N", plan.state_ranks if plan.stage > 0 else 1)
         what = "parameters of the busiest stage but the experts, a shard"
@@ -323,18 +314,16 @@ class _Accountant:
         times = constant(1) if plan.stage == 1 else self.x.m
         gradients, behind = times * self.x.e_g * held, backward * float(times)
         self.all_gather("reduce-scatter of gradients", times * buckets, gradients, behind)
-        self.all_gather(
-            "all-gather of parameters", buckets, named("e", plan.types.parameters) * held
-        )
+        parameters = named("e", plan.types.parameters) * held
+        self.all_gather("all-gather of parameters", buckets, parameters)
 
     def copies_traffic(self) -> None:
         """Copies of a shard of the gradients, along dp in a mesh with fsdp, averaged when backward
         has ended."""
         shard = self.held / named("N", self.plan.state_ranks)
         what = "parameters of the busiest stage, a rank's shard"
-        held = self.put(term("P_shard", what, shard))
-        what = "all-reduce of the shard's gradients"
-        self.all_reduce("dp", what, self.plan.copies, self.x.e_g * held)
+        gradients = self.x.e_g * self.put(term("P_shard", what, shard))
+        self.all_reduce("dp", "all-reduce of the shard's gradients", self.plan.copies, gradients)
 
     def sharded_traffic(self) -> None:
         """Parameters are gathered for forward, and those of the blocks again for backward, one unit
@@ -374,10 +363,9 @@ class _Accountant:
         sums = communication.pipeline_bytes_of_sums(self.model, plan, self.part)
         if sums > 0:
             sent = sent + self.put(sums)
-        calls = k * self.x.m
+        calls, what = k * self.x.m, "activations on, gradients back"
         behind = max(0.0, float(communication.link_seconds(calls, sent, level)) - ramp)
-        what = "activations on, gradients back"
-        self.send_in_step("pp", what, calls, 1, sent, message, behind)
+        self.send("pp", what, calls, 1, _in_step(sent, message), behind)
 
     def traffic(self) -> None:
         plan, mesh = self.plan, self.plan.mesh
@@ -401,10 +389,9 @@ class _Accountant:
     def time(self) -> None:
         account, model, plan, machine = self.account, self.model, self.plan, self.machine
         self.section("Time of a step")
-        exposed = {
-            axis: sum(each.exposed for each in account.traffic if each.axis == axis)
-            for axis in AXES
-        }
+        exposed: Dict[str, float] = dict.fromkeys(AXES, 0.0)
+        for each in account.traffic:
+            exposed[each.axis] += each.exposed
         rest = sum(each.exposed for each in account.traffic if each.axis != "tp")
         computing, tensor = named("t_stage", self.stage_seconds), named("t_tp", exposed["tp"])
         others, bubble = named("t_exposed", rest), constant(0)
@@ -441,16 +428,9 @@ class _Accountant:
         fsdp, tensor = plan.mesh.size("fsdp"), plan.mesh.size("tp")
         if fsdp == 1 or tensor == 1 or self.model.d_ff == 0:
             return
-        split = bounds.Split(
-            self.model.d_model,
-            self.model.d_ff,
-            fsdp,
-            tensor,
-            self.machine.peak,
-            level.bytes_per_second * level.efficiency,
-            plan.torus_fsdp,
-            plan.torus_tp,
-        )
+        rate = level.bytes_per_second * level.efficiency
+        sizes = (self.model.d_model, self.model.d_ff, fsdp, tensor, self.machine.peak, rate)
+        split = bounds.Split(*sizes, plan.torus_fsdp, plan.torus_tp)
         self.section("Least batch, for two matrices of a block, forward")
         for line in bounds.least_batch(split, self.account.tokens):
             self.put(line)
@@ -460,12 +440,8 @@ def account(model: Model, plan: Plan, machine: Machine) -> Account:
     """Raises RingsideError if the plan is invalid, or needs more devices than the machine has."""
     validate(plan, model)
     machine.level_for(plan.mesh.ranks())
-    result = Account(
-        on_mesh(model, plan.mesh.size("ep")),
-        plan,
-        machine,
-        tokens=float(plan.batch * plan.sequence),
-    )
+    placed, tokens = on_mesh(model, plan.mesh.size("ep")), float(plan.batch * plan.sequence)
+    result = Account(placed, plan, machine, tokens=tokens)
     accountant = _Accountant(result)
     accountant.parameters()
     accountant.memory()
