@@ -1,7 +1,7 @@
 """The options that describe a plan: those of `ringside account` and `ringside simulate`."""
 
 import argparse
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Callable, List, Optional
 
 from ringside.command_line import Flag, Option, in_range, number, one_of
@@ -20,7 +20,6 @@ from ringside.planning.plan import (
 )
 
 POSITIVE = in_range(1, 1e9)
-NUMBER_TYPES = one_of(["bf16", "fp16", "fp32"])
 
 
 def parsed_by(parse: Callable[[str], Any]) -> Callable[[str], str]:
@@ -34,6 +33,11 @@ def parsed_by(parse: Callable[[str], Any]) -> Callable[[str], str]:
         return text
 
     return check
+
+
+def _type_option(what: str) -> Option:
+    text = f"Type of {what}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]"
+    return Option(f"--{what} TYPE", text, one_of(["bf16", "fp16", "fp32"]))
 
 
 PLAN_OPTIONS: List[Option] = [
@@ -105,14 +109,9 @@ PLAN_OPTIONS: List[Option] = [
         one_of(TOKEN_ORDERS),
         default="zigzag",
     ),
-    *(
-        Option(
-            f"--{what} TYPE",
-            f"Type of {what}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]",
-            NUMBER_TYPES,
-        )
-        for what in ("parameters", "gradients", "activations")
-    ),
+    _type_option("parameters"),
+    _type_option("gradients"),
+    _type_option("activations"),
 ]
 
 
@@ -125,21 +124,33 @@ def types_from(args: argparse.Namespace) -> Types:
     return Types(bytes_of(args.parameters), bytes_of(args.gradients), bytes_of(args.activations))
 
 
+# Options that are fields of a Plan, with the same name.
+PLAIN_OPTIONS = (
+    *("schedule", "chunks", "micro_batch", "micro_batches", "token_order", "zero"),
+    *("sequence_parallel", "imbalance", "fused_gradients"),
+)
+
+
 def plan_from(args: argparse.Namespace, model: Model) -> Plan:
     """The plan of the options. Raises RingsideError for a wrong mesh or batch."""
-    given = {each.name: getattr(args, each.name, None) for each in fields(Plan)}
-    mesh, at_once = parse_mesh(args.mesh), parse_mesh(args.mesh).data_ranks() * args.micro_batch
-    given.update(mesh=mesh, exchange=args.context, types=types_from(args))
-    given.update(recompute=recomputation_from(args.recompute))
-    given.update(sequence=args.sequence or max(model.sequence, 1))
-    if args.batch:
-        require(
-            args.batch % at_once == 0,
-            f"a batch of {args.batch} sequences does not divide into micro-batches of "
-            f"{args.micro_batch} on {mesh.data_ranks()} data-parallel ranks",
-        )
-        given.update(micro_batches=args.batch // at_once)
-    return Plan(**{name: value for name, value in given.items() if value is not None})
+    mesh = parse_mesh(args.mesh)
+    plan = Plan(
+        mesh,
+        sequence=args.sequence or max(model.sequence, 1),
+        exchange=args.context,
+        recompute=recomputation_from(args.recompute),
+        types=types_from(args),
+        **{name: getattr(args, name) for name in PLAIN_OPTIONS},
+    )
+    if not args.batch:
+        return plan
+    at_once = mesh.data_ranks() * plan.micro_batch
+    require(
+        args.batch % at_once == 0,
+        f"a batch of {args.batch} sequences does not divide into micro-batches of "
+        f"{plan.micro_batch} on {mesh.data_ranks()} data-parallel ranks",
+    )
+    return replace(plan, micro_batches=args.batch // at_once)
 
 
 def machine_from(args: argparse.Namespace, name: str) -> Machine:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from ringside.planning.accounting import Account, account
