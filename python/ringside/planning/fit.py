@@ -75,9 +75,9 @@ def plans_of(mesh: Mesh, options: FitOptions) -> Iterator[Plan]:
     ):
         m, rest = divmod(options.batch, mesh.data_ranks() * b)
         if m >= 1 and rest == 0:
-            saves = dict(zero=zero, recompute=recompute, sequence_parallel=sequence_parallel)
-            sizes_of_plan = (mesh, schedule, chunks, b, m, options.sequence)
-            yield Plan(*sizes_of_plan, types=options.types, **saves)
+            shape = (mesh, schedule, chunks, b, m, options.sequence)
+            savings = dict(zero=zero, recompute=recompute, sequence_parallel=sequence_parallel)
+            yield Plan(*shape, types=options.types, **savings)
 
 
 def _fastest(

@@ -12,6 +12,7 @@ from ringside.planning.schedules import GENERATORS
 KORTHIKANTI = "Korthikanti et al. 2022"
 COURSE = "Stanford CS336, assignment 2"
 COUNTED = "counted op by op in planning/formulas/activations.py"
+DEFERRED = "autograd/engine/deferred_gradients.hpp"
 LOSS = "autograd/ops/losses/linear_cross_entropy.cpp"
 
 
@@ -120,12 +121,7 @@ def block_activations(model: Model, plan: Plan) -> Term:
     return _block(x.T * x.e * (x.d + x.f / x.t), COURSE, ": the inputs of both matrices")
 
 
-@formula(
-    "A_W",
-    "what W needs of a block, for one micro-batch",
-    Unit.BYTES,
-    "autograd/engine/deferred_gradients.hpp",
-)
+@formula("A_W", "what W needs of a block, for one micro-batch", Unit.BYTES, DEFERRED)
 def deferred_activations(model: Model, plan: Plan) -> float:
     """What W needs of a block, between I and W. Kept by our I for each token: both normed inputs
     and the gradients of both halves' outputs, all whole; q, k, v, attention's output and their

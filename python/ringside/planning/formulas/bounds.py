@@ -22,24 +22,26 @@ from typing import List
 
 from ringside.planning.quantity import Term, Unit, ceil, formula, named, sqrt, term
 
-COURSE = "Stanford CS336, assignment 2, question"
+QUESTION_A, QUESTION_B, QUESTION_C = (
+    f"Stanford CS336, assignment 2, question ({letter})" for letter in "abc"
+)
 SCALING = "Austin et al. 2025, How to scale your model, chapter 5"
 
 
-@formula("N", "devices that hold the state, and nothing else", Unit.DEVICES, f"{COURSE} (a)")
+@formula("N", "devices that hold the state, and nothing else", Unit.DEVICES, QUESTION_A)
 def devices_for_state(state: float, memory: float) -> float:
     """Devices that hold the whole state, if it is divided evenly and nothing else is there."""
     return ceil(state / memory)
 
 
-@formula("M", "memory of a device", Unit.BYTES, f"{COURSE} (b)")
+@formula("M", "memory of a device", Unit.BYTES, QUESTION_B)
 def fsdp_bytes(state: float, activations: float, devices: float) -> float:
     """Bytes that each of N devices needs under FSDP: the state over N; half of the activations of
     its tokens over N, and half of them whole."""
     return (state + activations / 2) / devices + activations / 2
 
 
-@formula("N", "devices under FSDP", Unit.DEVICES, f"{COURSE} (b)")
+@formula("N", "devices under FSDP", Unit.DEVICES, QUESTION_B)
 def fsdp_devices(state: float, activations: float, memory: float) -> float:
     """The least N for which that fits into the memory of a device."""
     return ceil((state + activations / 2) / (memory - activations / 2))
@@ -79,10 +81,7 @@ def _never(s: Split) -> bool:
 
 
 @formula(
-    "B/N",
-    "tokens of a device, if the two axes' communication overlaps",
-    Unit.TOKENS,
-    f"{COURSE} (c)",
+    "B/N", "tokens of a device, if the two axes' communication overlaps", Unit.TOKENS, QUESTION_C
 )
 def tokens_if_overlapped(s: Split) -> float:
     """The least batch, in tokens of one device, that is bound by computing at this X and Y if
@@ -91,10 +90,7 @@ def tokens_if_overlapped(s: Split) -> float:
 
 
 @formula(
-    "B/N",
-    "tokens of a device, if the two axes' communication adds up",
-    Unit.TOKENS,
-    f"{COURSE} (c)",
+    "B/N", "tokens of a device, if the two axes' communication adds up", Unit.TOKENS, QUESTION_C
 )
 def tokens_if_added(s: Split) -> float:
     """If the two axes share a link and their times add up: t_compute > t_fsdp + t_tensor."""
@@ -136,6 +132,6 @@ def least_batch(s: Split, batch: float) -> List[Term]:
         largest_tensor,
     )
     return [
-        *(term(*each, Unit.SECONDS, f"{COURSE} (c)") for each in times),
+        *(term(*each, Unit.SECONDS, QUESTION_C) for each in times),
         *(bound(s) for bound in bounds),
     ]

@@ -16,27 +16,22 @@ from ringside.planning.quantity import Term, Unit, constant, formula, named, ter
 
 KORTHIKANTI = "Korthikanti et al. 2022, section 4.2"
 MEGATRON = "Shoeybi et al. 2019 (Megatron-LM), section 3"
+TIED = "Shoeybi et al. 2019 (Megatron-LM)"
+NARAYANAN = "Narayanan et al. 2021, section 4.1"
+PATARASUK = "Patarasuk and Yuan 2009, section 3"
+THAKUR = "Thakur et al. 2005, section 4"
+HOCKNEY = "Hockney 1994: latency and bandwidth"
 CONTEXT = "parallel/context/attention.hpp"
 EXPERTS = "parallel/experts/dispatch.hpp"
 
 
-@formula(
-    "D_sent",
-    "sent by a rank in a ring all-reduce",
-    Unit.BYTES,
-    "Patarasuk and Yuan 2009, section 3",
-)
+@formula("D_sent", "sent by a rank in a ring all-reduce", Unit.BYTES, PATARASUK)
 def ring_all_reduce_bytes(n: float, buffer: float) -> float:
     """Sent by one rank, of a buffer that is D bytes long when whole."""
     return 2 * buffer * (n - 1) / n
 
 
-@formula(
-    "D_sent",
-    "sent by a rank in a ring all-gather or reduce-scatter",
-    Unit.BYTES,
-    "Thakur et al. 2005, section 4",
-)
+@formula("D_sent", "sent by a rank in a ring all-gather or reduce-scatter", Unit.BYTES, THAKUR)
 def ring_all_gather_bytes(n: float, buffer: float) -> float:
     """The same of an all-gather or a reduce-scatter."""
     return buffer * (n - 1) / n
@@ -116,12 +111,7 @@ def tensor_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> float:
     return sent
 
 
-@formula(
-    "D_tied",
-    "sent once a step for the gradient of the tied matrix",
-    Unit.BYTES,
-    "Shoeybi et al. 2019 (Megatron-LM)",
-)
+@formula("D_tied", "sent once a step for the gradient of the tied matrix", Unit.BYTES, TIED)
 def pipeline_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> float:
     """Once a step along pp: the gradient of a tied matrix that the first and the last stage
     have."""
@@ -235,9 +225,7 @@ def sharded_units(model: Model, t: float, part: PipelinePart) -> ShardedUnits:
     return ShardedUnits(count, again, gathered, hidden, hidden_again)
 
 
-@formula(
-    "D_pp", "one message to a neighbouring stage", Unit.BYTES, "Narayanan et al. 2021, section 4.1"
-)
+@formula("D_pp", "one message to a neighbouring stage", Unit.BYTES, NARAYANAN)
 def boundary_bytes(model: Model, plan: Plan) -> float:
     stream = _residual_stream(model, plan)
     return stream / tensor_ranks(plan) if plan.sequence_parallel else stream
@@ -250,5 +238,4 @@ def link_seconds(messages: float, sent: float, level: Level) -> Term:
     if level.oversubscription > 1:
         seconds = named("o", level.oversubscription) * seconds
     seconds = messages * named("alpha", level.latency) + seconds
-    hockney = "Hockney 1994: latency and bandwidth"
-    return term("t_link", f"time on {level.name}", seconds, Unit.SECONDS, hockney)
+    return term("t_link", f"time on {level.name}", seconds, Unit.SECONDS, HOCKNEY)

@@ -13,6 +13,7 @@ from ringside.planning.model import Model
 from ringside.planning.plan import PipelinePart, Plan, Types
 from ringside.planning.quantity import Unit, formula, largest, named, smallest
 
+UNITS, BUCKETS = "zero/zero3.hpp", "zero/gradient_shards.hpp"
 ZERO = "Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1"
 
 
@@ -91,24 +92,19 @@ def largest_parameter(model: Model, t: float, part: PipelinePart) -> float:
     return x.d * matrix / t
 
 
-@formula("M_units", "parameters of two units, gathered", Unit.BYTES, "zero/zero3.hpp")
+@formula("M_units", "parameters of two units, gathered", Unit.BYTES, UNITS)
 def gathered_units(block: float, unit: float, types: Types) -> float:
     """Two neighbouring units are whole while they run, the largest and a block."""
     return named("e", types.parameters) * (block + unit)
 
 
-@formula("M_reduced", "gradients of units, until they are reduced", Unit.BYTES, "zero/zero3.hpp")
+@formula("M_reduced", "gradients of units, until they are reduced", Unit.BYTES, UNITS)
 def reduced_units(block: float, unit: float, types: Types) -> float:
     """One unit, the copy that backward makes, and two blocks that are being reduced."""
     return named("e_g", types.gradients) * 2 * (block + unit)
 
 
-@formula(
-    "M_reduced",
-    "gradients in buckets, until they are reduced",
-    Unit.BYTES,
-    "zero/gradient_shards.hpp",
-)
+@formula("M_reduced", "gradients in buckets, until they are reduced", Unit.BYTES, BUCKETS)
 def reduced_buckets(parameters: float, matrix: float, bucket_bytes: float, types: Types) -> float:
     """ZeRO stage 2: two buckets of gradients are being reduced and one is being filled, which is as
     large as the largest parameter if that is larger; and the gradient that backward adds to it."""

@@ -16,6 +16,7 @@ from ringside.planning.quantity import Unit, constant, formula, named
 
 NARAYANAN = "Narayanan et al. 2021, appendix"
 FLOPS = "Korthikanti et al. 2022, appendix A"
+AGAIN = "Korthikanti et al. 2022, section 5"
 COUNTED = "counted op by op in planning/formulas/work.py"
 
 
@@ -70,12 +71,7 @@ def head_forward_flops(model: Model, plan: Plan) -> float:
     return 2 * x.T * x.d * x.V
 
 
-@formula(
-    "F_again",
-    "forward that is computed again in backward",
-    Unit.FLOPS,
-    "Korthikanti et al. 2022, section 5",
-)
+@formula("F_again", "forward that is computed again in backward", Unit.FLOPS, AGAIN)
 def block_recomputed_flops(model: Model, plan: Plan) -> float:
     """Fused attention keeps no scores, so selective recomputation has nothing to compute again."""
     if plan.recompute.kind == "full":
