@@ -118,7 +118,7 @@ def block_activations(model: Model, plan: Plan) -> Term:
         return _llama_block(x, model, plan)
     if plan.recompute.kind == "full":
         return _block(x.T * x.e * x.d, COURSE, ": its input")
-    return _block(x.T * x.e * (x.d + x.f / x.t), COURSE, ": the inputs of both matrices")
+    return _block(x.T * x.e * (x.d + _inner(model) / x.t), COURSE, ": the inputs of both matrices")
 
 
 @formula("A_W", "what W needs of a block, for one micro-batch", Unit.BYTES, DEFERRED)
