@@ -13,12 +13,12 @@
 #include "bench/training/step_table.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
-#include "collectives/trace/trace_file.hpp"
 #include "collectives/work.hpp"
 #include "ddp/bucket_sizes/bucket_model.hpp"
 #include "ddp/gradient_hooks.hpp"
 #include "ddp/replicate.hpp"
 #include "ddp/tensor_collectives.hpp"
+#include "training/trace/trace_file.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -143,7 +143,7 @@ std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>&
       bench.step(c);
     }
   group.barrier();
-  return gather_traces(trace, group);
+  return training::gather_traces(trace, group);
 }
 
 void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
