@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 get_property(installed GLOBAL PROPERTY RINGSIDE_LIBRARIES)
-list(REMOVE_ITEM installed ringside_cli_launcher ringside_cli_pictures ringside_cli_options ringside_cli_training_options ringside_cli_program ringside_cli_commands ringside_bench ringside_library_backends ringside_judge)  # the programs' own
+list(REMOVE_ITEM installed ringside_cli_launcher ringside_cli_pictures ringside_cli_options ringside_cli_training_options ringside_cli_program ringside_cli_commands ringside_bench ringside_library_backends ringside_nccl ringside_judge)  # the programs' own
 foreach(library ${installed})
   string(REPLACE "ringside_" "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})

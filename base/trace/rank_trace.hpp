@@ -1,5 +1,5 @@
-// The trace of a rank with times in seconds on one clock, as it is read, drawn and compared: from
-// ranks that ran (collectives/trace/trace_file.hpp), from a file, or from a simulation.
+// The trace of a rank with times in seconds on one clock, as it is gathered from all ranks
+// (training/trace/trace_file.hpp), drawn and written.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ class TrainBench {
     TrainFigures figures{.run = describe_run(args_),
                          .threads = threads,
                          .tokens = static_cast<double>(args_.batch * args_.sequence),
-                         .libraries = autograd::matrix_libraries(),
+                         .libraries = training::matrix_libraries(),
                          .ops = {}};
     autograd::release_cached_memory();  // of the measurement with another number of threads
     reset_peak_resident_memory();
@@ -135,7 +135,7 @@ class TrainBench {
 };
 
 void bench_as_rank(const TrainArguments& args, std::span<collectives::ProcessGroup> groups) {
-  if (const std::string warning = slow_kernel_warning(autograd::matrix_libraries());
+  if (const std::string warning = slow_kernel_warning(training::matrix_libraries());
       !warning.empty() && args.device.name != "cuda")  // there cuBLAS multiplies
     fmt::print(stderr, "ringside: {}\n", warning);
   std::vector<int> threads = args.thread_counts;

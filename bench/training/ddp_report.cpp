@@ -25,7 +25,7 @@ std::string predictions(const DdpFigures& f) {
     text += fmt::format(
         "; by the formula the best bucket has sqrt(s w o) = {:.2f} MB and exposes {:.1f} ms",
         best / 1e6, 1e3 * model.exposed_seconds(s, s / best));
-  const ddp::BucketSize& followed = f.forecast.best();
+  const BucketSize& followed = f.forecast.best();
   return text + fmt::format("; followed in time, the best limit is {:g} MB and exposes {:.1f} ms",
                             followed.mb, 1e3 * f.forecast.exposed(followed));
 }
@@ -90,7 +90,7 @@ Chart bucket_chart(const DdpFigures& f) {
     const double bytes = smallest * std::pow(largest / smallest, i / 60.0);
     formula.points.emplace_back(bytes / 1e6, model.exposed_seconds(total, total / bytes) * 1e3);
   }
-  for (const ddp::BucketSize& size : f.forecast.sizes)
+  for (const BucketSize& size : f.forecast.sizes)
     followed.points.emplace_back(size.mean_bytes() / 1e6, f.forecast.exposed(size) * 1e3);
   return {"Exposed communication by bucket size",
           {"mean bucket size (MB)", true},

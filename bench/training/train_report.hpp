@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "bench/training/step_options.hpp"
+#include "training/matrix_libraries.hpp"
 
 namespace ringside::cli {
 
@@ -15,7 +15,7 @@ struct TrainFigures {
   BenchRun run;
   int threads = 1;
   double tokens = 0;                    // of a step
-  autograd::MatrixLibraries libraries;  // of the CPU
+  training::MatrixLibraries libraries;  // of the CPU
   std::vector<autograd::OpTime> ops;
   double step_seconds = 0;
   double gemm_seconds = 0;    // in matrix products during the step; 0: unknown

@@ -9,7 +9,7 @@
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/lanes.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "collectives/trace/traced_steps.hpp"
+#include "training/trace/traced_steps.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -70,13 +70,13 @@ Json ops_of(const RankTrace& trace, const Window& window) {
 // What the page shows when it is zoomed in (tracks_figure.hpp).
 Json details_of(const std::vector<RankTrace>& ranks, const Window& window, double scale) {
   Json of_ranks = Json::array();
-  const auto steps = collectives::traced_steps(ranks);
+  const auto steps = training::traced_steps(ranks);
   for (const auto& trace : ranks) {
     Json of_rank = {{"rank", trace.rank}, {"ops", ops_of(trace, window)}, {"steps", Json::array()}};
     const auto calls_before = std::ranges::count_if(trace.spans, [&](const TracedSpan& span) {
       return span.kind == Trace::Kind::call && span.start < window.begin;
     });
-    for (const collectives::TracedStep& step : steps)
+    for (const training::TracedStep& step : steps)
       if (step.to == trace.rank && step.call >= calls_before && step.arrived <= window.end)
         of_rank["steps"].push_back({step.step, step.from, ms_since(window, step.sent),
                                     ms_since(window, step.began), ms_since(window, step.arrived),

@@ -228,7 +228,7 @@ transformer::Text read_data(const Plan& plan) {
                                                   : plan.data);
 }
 
-StepRange traced_steps(const Plan& plan) {
+StepRange steps_to_trace(const Plan& plan) {
   const std::int64_t begin = plan.first_step(), end = plan.last_step();
   if (!plan.trace_steps)
     return {std::min(begin + 3, std::max(begin + 1, end - 2)), std::min(begin + 5, end)};
@@ -255,7 +255,7 @@ void check_plan(const Plan& plan, int ranks) {
   require(plan.stop_at > plan.first_step(),
           "the run cannot stop after step {}: it has already taken {} steps", plan.stop_at,
           plan.first_step());
-  traced_steps(plan);
+  steps_to_trace(plan);
 }
 
 void check_memory(const Plan& plan, int ranks, int ranks_on_this_machine) {

@@ -28,7 +28,7 @@ transformer::Text read_data(const Plan& plan);
 
 // The first and the last step of plan.trace and plan.report. Throws Error if the run takes none of
 // those that plan.trace_steps names.
-StepRange traced_steps(const Plan& plan);
+StepRange steps_to_trace(const Plan& plan);
 
 // Throws Error if the plan cannot run on so many ranks. Call it before there are ranks. Encodes the
 // text only if it may be too short.

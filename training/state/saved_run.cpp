@@ -1,12 +1,12 @@
 #include "training/state/saved_run.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/text/read_number.hpp"
 #include "base/text/words.hpp"
 #include "training/plan/options.hpp"
 
@@ -22,12 +22,9 @@ const std::string& text_of(const transformer::Metadata& metadata, const std::str
 
 template <class Number>
 Number number_of(const transformer::Metadata& metadata, const std::string& key) {
-  const std::string& text = text_of(metadata, key);
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(error == std::errc() && end == text.data() + text.size(),
-          "its metadata has a \"{}\" that is not a number", key);
-  return number;
+  const auto number = decimal_number<Number>(text_of(metadata, key));
+  require(number.has_value(), "its metadata has a \"{}\" that is not a number", key);
+  return *number;
 }
 
 // The options that a checkpoint's metadata has.

@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/matrix_libraries.hpp"
 #include "base/text/printable.hpp"
 #include "cli/options/device_option.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "collectives/transport/link.hpp"
+#include "training/matrix_libraries.hpp"
 #include "training/memory_check.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
@@ -224,7 +224,7 @@ void RunPrinter::print_header(const training::Run& run) const {
   }
   if (plan.device != autograd::Device::cpu)
     fmt::print("device   {}\n", describe(plan.device));
-  else if (const auto warning = slow_kernel_warning(autograd::matrix_libraries()); !warning.empty())
+  else if (const auto warning = slow_kernel_warning(training::matrix_libraries()); !warning.empty())
     fmt::print("products {}\n", wrap(warning, 76, 9));
   fmt::print("ranks    {}\n", ranks_text(plan, run.group()));
   fmt::print("batch    {}{}{}; {} steps\n", batch_text(plan, run.group().size()),

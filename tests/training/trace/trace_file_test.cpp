@@ -1,5 +1,5 @@
 // The traces of all ranks are gathered on one clock and written in Chrome's format.
-#include "collectives/trace/trace_file.hpp"
+#include "training/trace/trace_file.hpp"
 
 #include <cmath>
 #include <map>
@@ -12,6 +12,7 @@
 using namespace ringside;
 using namespace ringside::collectives;
 using namespace ringside::tests;
+using namespace ringside::training;
 
 namespace {
 

@@ -1,5 +1,5 @@
 // What a user learns of the libraries that multiply matrices.
-#include "autograd/kernels/matrix_libraries.hpp"
+#include "training/matrix_libraries.hpp"
 
 #include <cstdlib>
 
@@ -8,7 +8,7 @@
 #include "tests/text.hpp"
 
 using namespace ringside;
-using namespace ringside::autograd;
+using namespace ringside::training;
 
 TEST_CASE("a warning names a BLAS whose kernel leaves half of the processor unused") {
   MatrixLibraries libraries{"OpenBLAS 0.3.21", "Haswell", 512, ""};

@@ -1,8 +1,8 @@
-#include "collectives/trace/traced_steps.hpp"
+#include "training/trace/traced_steps.hpp"
 
 #include <algorithm>
 
-namespace ringside::collectives {
+namespace ringside::training {
 namespace {
 
 // The messages that a rank sent to `peer`, or received from it, in their order.
@@ -66,4 +66,4 @@ std::vector<TracedStep> traced_steps(const std::vector<RankTrace>& ranks) {
   return all;
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::training

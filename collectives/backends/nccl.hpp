@@ -1,5 +1,6 @@
-// Libraries to compare with, each behind the Backend seam. In a build without the library, making
-// its backend throws Error that says what to install; programs can ask before.
+// NCCL behind the Backend seam: between GPUs a program may choose it in the place of our own calls.
+// In a build without it, making its backend throws Error that says what to install; programs can
+// ask before.
 #pragma once
 
 #include <memory>
@@ -12,18 +13,6 @@
 namespace ringside::collectives {
 
 class ProcessGroup;
-
-// Gloo over TCP with its default algorithms (all_reduce: ring). The ranks find each other with our
-// rendezvous, and its port is free again when this returns. There is no reduce_scatter, gather,
-// scatter or all_to_all: these calls throw Error.
-bool gloo_is_here();
-std::unique_ptr<Backend> make_gloo_backend(const RankInfo& rank_info);
-
-// MPI among the processes that one mpirun has started (MPI_COMM_WORLD), with the algorithms that
-// MPI chooses. Only one can be made in a process: it calls MPI_Init, and MPI_Finalize when
-// destroyed. 16-bit types throw Error, because MPI does not have them.
-bool mpi_is_here();
-std::unique_ptr<Backend> make_mpi_backend();
 
 // NCCL for memory of GPUs, with one GPU for each rank, chosen by the local rank; several hosts are
 // connected by NCCL's own network. All types; sum, product, min, max, avg. all_reduce, broadcast,

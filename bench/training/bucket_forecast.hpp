@@ -1,6 +1,6 @@
 // What every bucket size of a model is predicted to expose, by following the buckets in time
-// (bucket_timeline.hpp) from the moments when a backward completes the gradients. `ringside bench
-// ddp` chooses by it the sizes that it measures, and draws it.
+// (ddp/bucket_sizes/bucket_timeline.hpp) from the moments when a backward completes the gradients.
+// `ringside bench ddp` chooses by it the sizes that it measures, and draws it.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 #include "ddp/bucket_sizes/bucket_model.hpp"
 #include "ddp/bucket_sizes/bucket_timeline.hpp"
 
-namespace ringside::ddp {
+namespace ringside::cli {
 
 // When the gradients of a model are complete, without communication.
 struct BackwardTimes {
@@ -24,7 +24,7 @@ struct BackwardTimes {
 // A bucket size, and the buckets that `module` has with it.
 struct BucketSize {
   double mb = 0;
-  std::vector<ReadyBucket> buckets;
+  std::vector<ddp::ReadyBucket> buckets;
 
   double mean_bytes() const;  // of a bucket
 };
@@ -38,11 +38,11 @@ struct BucketForecast {
   std::vector<BucketSize> sizes;                       // at least one, in ascending order
   double backward = 0;                                 // seconds, without communication
   std::vector<std::pair<double, double>> all_reduces;  // measured: bytes, seconds
-  BucketModel model = fit_bucket_model(all_reduces);
+  ddp::BucketModel model = ddp::fit_bucket_model(all_reduces);
 
   // Seconds of communication, by following the buckets in time.
   double exposed(const BucketSize& size) const {
-    return exposed_seconds(model, size.buckets, backward);
+    return ddp::exposed_seconds(model, size.buckets, backward);
   }
   // The size with the least exposed communication; of two that are equal, the larger.
   const BucketSize& best() const;
@@ -53,4 +53,4 @@ struct BucketForecast {
   std::vector<double> sizes_to_measure(std::size_t wanted) const;
 };
 
-}  // namespace ringside::ddp
+}  // namespace ringside::cli

@@ -10,7 +10,7 @@
 
 #include "base/trace/rank_trace.hpp"
 
-namespace ringside::collectives {
+namespace ringside::training {
 
 // Times in seconds, as in the traces. A long message travels in slices, and a long call runs its
 // schedule once for each segment of a few slices (docs/design.md): a step then occurs once for each
@@ -30,4 +30,4 @@ struct TracedStep {
 // those of the traces; of a mesh, whose calls belong to several groups, there are none.
 std::vector<TracedStep> traced_steps(const std::vector<RankTrace>& ranks);
 
-}  // namespace ringside::collectives
+}  // namespace ringside::training

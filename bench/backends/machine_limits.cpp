@@ -1,4 +1,4 @@
-#include "collectives/backends/machine_limits.hpp"
+#include "bench/backends/machine_limits.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,10 @@
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"
 #include "collectives/group_options.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
+
+using namespace collectives;
+
 namespace {
 
 // How often a chunk of the buffer is sent from each rank to the next.
@@ -157,4 +160,4 @@ std::unique_ptr<Backend> make_bare_copy(int rank, int size, PollingBarrier& barr
   return std::make_unique<BareCopy>(rank, size, barrier);
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

@@ -7,7 +7,7 @@
 #include "autograd/nn/module.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 
-namespace ringside::transformer {
+namespace ringside::training {
 
 // Every gradient, under its parameter's name. Parameters without a gradient are left out.
 void save_gradients(const std::filesystem::path& path, const autograd::Module& model);
@@ -16,7 +16,7 @@ void save_gradients(const std::filesystem::path& path, const autograd::Module& m
 // a gradient have only the former. The two functions visit them one at a time, because they may be
 // sharded, and all are kept in memory until they are written. An empty path writes nothing, for the
 // ranks that only contribute their shards.
-void dump_step(const std::filesystem::path& path, const VisitTensors& visit_parameters,
-               const VisitTensors& visit_gradients);
+void dump_step(const std::filesystem::path& path, const transformer::VisitTensors& visit_parameters,
+               const transformer::VisitTensors& visit_gradients);
 
-}  // namespace ringside::transformer
+}  // namespace ringside::training

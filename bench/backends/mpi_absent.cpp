@@ -1,14 +1,14 @@
 // Replaces mpi.cpp in a build without MPI.
-#include "collectives/backends/library_backends.hpp"
+#include "bench/backends/library_backends.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
 
 bool mpi_is_here() {
   return false;
 }
 
-std::unique_ptr<Backend> make_mpi_backend() {
+std::unique_ptr<collectives::Backend> make_mpi_backend() {
   fail("this build has no MPI: install libopenmpi-dev, then configure and build again");
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

@@ -15,9 +15,9 @@
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/execution/backend.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
 
-std::unique_ptr<Backend> make_bare_ring(const RankInfo& rank_info);
+std::unique_ptr<collectives::Backend> make_bare_ring(const collectives::RankInfo& rank_info);
 
 // Where the ranks of a bare copy wait for the last. They poll, as ranks over shared memory do:
 // std::barrier sleeps, and then waking up takes longer than short copies.
@@ -31,6 +31,6 @@ class PollingBarrier {
   std::atomic<int> arrived_{0}, rounds_{0};
 };
 
-std::unique_ptr<Backend> make_bare_copy(int rank, int size, PollingBarrier& barrier);
+std::unique_ptr<collectives::Backend> make_bare_copy(int rank, int size, PollingBarrier& barrier);
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

@@ -1,17 +1,18 @@
 // The steps of traced calls: which rank sent what to which, and when.
-#include "collectives/trace/traced_steps.hpp"
+#include "training/trace/traced_steps.hpp"
 
 #include <array>
 #include <map>
 
 #include <fmt/format.h>
 
-#include "collectives/trace/trace_file.hpp"
 #include "tests/collectives/worlds.hpp"
+#include "training/trace/trace_file.hpp"
 
 using namespace ringside;
 using namespace ringside::collectives;
 using namespace ringside::tests;
+using namespace ringside::training;
 
 namespace {
 

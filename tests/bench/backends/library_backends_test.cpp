@@ -2,13 +2,14 @@
 // tests/bench/collectives_test.cpp.)
 #include <fmt/format.h>
 
-#include "collectives/backends/library_backends.hpp"
+#include "bench/backends/library_backends.hpp"
 
 #include <numeric>
 
 #include "tests/collectives/worlds.hpp"
 
 using namespace ringside;
+using namespace ringside::cli;
 using namespace ringside::collectives;
 using namespace ringside::tests;
 

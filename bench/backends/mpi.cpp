@@ -6,12 +6,15 @@
 #include <mpi.h>
 
 #include "base/environment.hpp"
+#include "bench/backends/library_backends.hpp"
 #include "collectives/algorithms/chunks.hpp"
-#include "collectives/backends/library_backends.hpp"
 #include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
+
+using namespace collectives;
+
 namespace {
 
 // Looked up by name, so that a type which MPI lacks is an error only when it is used.
@@ -148,4 +151,4 @@ std::unique_ptr<Backend> make_mpi_backend() {
   return std::make_unique<MpiBackend>();
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

@@ -1,4 +1,4 @@
-#include "collectives/trace/trace_file.hpp"
+#include "training/trace/trace_file.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -9,10 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "collectives/trace/traced_steps.hpp"
+#include "training/trace/traced_steps.hpp"
 
-namespace ringside::collectives {
+namespace ringside::training {
 namespace {
+
+using collectives::DataType;
+using collectives::ProcessGroup;
 
 double on_own_clock(Clock::time_point time) {
   return Seconds(time.time_since_epoch()).count();
@@ -216,4 +219,4 @@ Json chrome_trace(const std::vector<RankTrace>& ranks) {
   return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::training

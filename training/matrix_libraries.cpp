@@ -1,4 +1,4 @@
-#include "autograd/kernels/matrix_libraries.hpp"
+#include "training/matrix_libraries.hpp"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
 
-namespace ringside::autograd {
+namespace ringside::training {
 namespace {
 
 // The vectors of OpenBLAS's kernels for x86, as its source names them (cpuid_x86.c, KERNEL.*); 0
@@ -44,11 +44,14 @@ int vector_bits_here() {
 }
 
 MatrixLibraries matrix_libraries() {
-  const BlasInUse blas = blas_in_use();
-  const bool fp32_by_onednn = std::any_of(
-      product_kinds.begin(), product_kinds.end(),
-      [](const ProductKind& kind) { return library_for(kind) == MatrixLibrary::onednn; });
-  return {blas.name, blas.kernel, vector_bits_here(), why_no_bf16_products(), fp32_by_onednn};
+  const autograd::BlasInUse blas = autograd::blas_in_use();
+  const bool fp32_by_onednn =
+      std::any_of(autograd::product_kinds.begin(), autograd::product_kinds.end(),
+                  [](const autograd::ProductKind& kind) {
+                    return library_for(kind) == autograd::MatrixLibrary::onednn;
+                  });
+  return {blas.name, blas.kernel, vector_bits_here(), autograd::why_no_bf16_products(),
+          fp32_by_onednn};
 }
 
 std::string in_words(const MatrixLibraries& libraries) {
@@ -79,4 +82,4 @@ std::string slow_kernel_warning(const MatrixLibraries& libraries) {
                         libraries.vector_bits == 512 ? "SKYLAKEX" : "HASWELL"));
 }
 
-}  // namespace ringside::autograd
+}  // namespace ringside::training

@@ -12,14 +12,17 @@
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 
-#include "collectives/backends/library_backends.hpp"
+#include "bench/backends/library_backends.hpp"
 #include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/diagnostics/first_cause.hpp"
 #include "collectives/diagnostics/rank_failure.hpp"
 #include "collectives/execution/reduce.hpp"
 #include "collectives/group_options.hpp"
 
-namespace ringside::collectives {
+namespace ringside::cli {
+
+using namespace collectives;
+
 namespace {
 
 // Gloo's interface for a key-value store: each rank stores values under keys that end in its own
@@ -201,4 +204,4 @@ std::unique_ptr<Backend> make_gloo_backend(const RankInfo& rank_info) {
   }
 }
 
-}  // namespace ringside::collectives
+}  // namespace ringside::cli

@@ -1,4 +1,4 @@
-#include "ddp/bucket_sizes/bucket_forecast.hpp"
+#include "bench/training/bucket_forecast.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,17 +7,17 @@
 #include "ddp/buckets.hpp"
 #include "ddp/replicate.hpp"
 
-namespace ringside::ddp {
+namespace ringside::cli {
 
 double BucketSize::mean_bytes() const {
   double sum = 0;
-  for (const ReadyBucket& bucket : buckets) sum += bucket.bytes;
+  for (const ddp::ReadyBucket& bucket : buckets) sum += bucket.bytes;
   return sum / static_cast<double>(buckets.size());
 }
 
 std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const BackwardTimes& times) {
   double gradient_mb = 0;
-  for (const auto& [name, tensor] : trained_parameters(module))
+  for (const auto& [name, tensor] : ddp::trained_parameters(module))
     gradient_mb +=
         static_cast<double>(tensor.elements()) * static_cast<double>(size_of(tensor.dtype())) / 1e6;
   std::vector<BucketSize> sizes;
@@ -25,9 +25,9 @@ std::vector<BucketSize> bucket_sizes(const autograd::Module& module, const Backw
     for (const double factor : {1.0, 1.5, 2.0, 3.0, 5.0, 7.0}) {
       const double mb = factor * power;
       BucketSize size{mb, {}};
-      for (const Bucket& bucket : plan_buckets(module, mb)) {
+      for (const ddp::Bucket& bucket : ddp::plan_buckets(module, mb)) {
         double last = 0;
-        for (const BucketEntry& entry : bucket.entries)
+        for (const ddp::BucketEntry& entry : bucket.entries)
           last = std::max(last, times.ready.at(entry.parameter.name));
         size.buckets.push_back(
             {static_cast<double>(bucket.elements) * static_cast<double>(size_of(bucket.dtype)),
@@ -59,4 +59,4 @@ std::vector<double> BucketForecast::sizes_to_measure(std::size_t wanted) const {
   return {chosen.begin(), chosen.end()};
 }
 
-}  // namespace ringside::ddp
+}  // namespace ringside::cli

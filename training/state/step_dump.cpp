@@ -1,11 +1,11 @@
-#include "transformer/checkpoint/step_dump.hpp"
+#include "training/state/step_dump.hpp"
 
 #include <utility>
 #include <vector>
 
 #include "transformer/checkpoint/stored_tensor.hpp"
 
-namespace ringside::transformer {
+namespace ringside::training {
 
 using autograd::NamedTensor;
 
@@ -15,11 +15,11 @@ void save_gradients(const fs::path& path, const autograd::Module& model) {
   std::vector<NamedTensor> gradients;
   for (const auto& [name, tensor] : model.named_parameters())
     if (tensor.grad().defined()) gradients.push_back({name, tensor.grad()});
-  write_tensors(path, std::move(gradients));
+  transformer::write_tensors(path, std::move(gradients));
 }
 
-void dump_step(const fs::path& path, const VisitTensors& visit_parameters,
-               const VisitTensors& visit_gradients) {
+void dump_step(const fs::path& path, const transformer::VisitTensors& visit_parameters,
+               const transformer::VisitTensors& visit_gradients) {
   std::vector<NamedTensor> kept;
   const auto keep_as = [&](const char* prefix) {
     return [&kept, &path, prefix](const NamedTensor& whole) {
@@ -29,7 +29,7 @@ void dump_step(const fs::path& path, const VisitTensors& visit_parameters,
   visit_parameters(keep_as("parameter."));
   visit_gradients(keep_as("gradient."));
   if (path.empty()) return;
-  write_tensors(path, std::move(kept));
+  transformer::write_tensors(path, std::move(kept));
 }
 
-}  // namespace ringside::transformer
+}  // namespace ringside::training

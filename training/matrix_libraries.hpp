@@ -5,13 +5,14 @@
 
 #include <string>
 
-namespace ringside::autograd {
+namespace ringside::training {
 
 struct MatrixLibraries {
   std::string blas, blas_kernel;  // "OpenBLAS 0.3.21", "SkylakeX"; empty: unknown
   int vector_bits = 0;            // of the processor's vector units; 0: unknown
   std::string bf16;               // why there are no products of bf16 numbers; empty: oneDNN's
-  bool fp32_by_onednn = false;    // some kinds of products of fp32 (fp32_products.hpp)
+  bool fp32_by_onednn =
+      false;  // some kinds of products of fp32 (autograd/kernels/fp32_products.hpp)
 };
 
 MatrixLibraries matrix_libraries();  // of this machine
@@ -31,4 +32,4 @@ bool blas_does_not_know_processor(const std::string& kernel, int vector_bits);
 // if either is unknown, or if oneDNN multiplies instead.
 std::string slow_kernel_warning(const MatrixLibraries& libraries);
 
-}  // namespace ringside::autograd
+}  // namespace ringside::training
