@@ -107,12 +107,14 @@ void write_svg_file(const std::string& path, const Json& picture, const char* wh
   require(file != nullptr, "cannot make a temporary file: {}", std::strerror(errno));
   fmt::print(file.get(), "{}", picture.dump());
   require(std::fflush(file.get()) == 0, "cannot write a temporary file: {}", std::strerror(errno));
-  const std::string svg = output_of(
-      fmt::format("{} draw </proc/self/fd/{}", shell_start_of("python"), ::fileno(file.get())));
-  require(
-      !svg.empty(),
-      "{} is drawn by Python, which wrote nothing: is python3 on PATH (apt-get install python3)?",
-      what);
+  // Without python3 the shell says nothing.
+  const std::string svg =
+      output_of(fmt::format("command -v python3 >/dev/null && {} draw </proc/self/fd/{}",
+                            shell_start_of("python"), ::fileno(file.get())));
+  require(!svg.empty(),
+          "cannot draw {}: Python draws it, and python3 wrote nothing; is it on PATH (apt-get "
+          "install python3)?",
+          what);
   write_text_file(path, svg, what);
 }
 

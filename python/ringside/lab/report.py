@@ -21,6 +21,7 @@ from ringside.lab.tables import Table
 from ringside.library import RingsideError
 
 PAGE = os.path.join(os.path.dirname(__file__), "page")
+STYLES = ("palette.css", "chart.css", "lane.css", "report.css")
 
 
 @dataclass
@@ -82,17 +83,12 @@ def part_of_page(name: str) -> str:
         return file.read()
 
 
-def picture_style() -> str:
-    """Of charts and lanes, in the palette."""
-    return "".join(part_of_page(name) for name in ("palette.css", "chart.css", "lane.css"))
-
-
 def html_of(report: Report) -> str:
     """The page. Where no script runs it shows the text of a terminal."""
     data = json.dumps(plain(page_data(report)), separators=(",", ":"), ensure_ascii=False)
     parts = {
         "title": escape(report.title),
-        "style": picture_style() + part_of_page("report.css"),
+        "style": "".join(map(part_of_page, STYLES)),
         "text": escape(f"{report.title}\n\n{text_of(report)}"),
         "data": data.replace("</", "<\\/"),  # within a script JSON has no end tag
         "script": part_of_page("report.js"),

@@ -17,7 +17,7 @@ from html import escape
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ringside.lab.numbers import bytes_to_text
-from ringside.lab.report import picture_style
+from ringside.lab.report import part_of_page
 
 WIDTH, PLOT_HEIGHT, LEFT, RIGHT, BOTTOM, LEGEND_ROW, LETTER = 460, 240, 54, 18, 44, 19, 6.7
 TITLE_HEIGHT = 24
@@ -139,8 +139,9 @@ def _lane(lane: Dict[str, Any], scale: float, pixels: float, left: float, y: flo
 
 def svg_of(picture: Dict[str, Any]) -> str:
     """The file."""
-    content = ""
+    content, style = "", part_of_page("palette.css")
     if "charts" in picture:
+        style += part_of_page("chart.css")
         width, bottom = float(WIDTH), float(TITLE_HEIGHT)
         content = f'<g class="chart">\n{_text(4, 16, picture["title"], "start")}'
         for chart in picture["charts"]:
@@ -148,6 +149,7 @@ def svg_of(picture: Dict[str, Any]) -> str:
             content += drawn
         content += "</g>\n"
     else:
+        style += part_of_page("lane.css")
         margin, row = 6, 31  # a lane is 28 high
         lanes, pixels = picture["lanes"], picture["pixels"]
         left = max([30.0] + [14 + 7.5 * len(lane["name"]) for lane in lanes])
@@ -157,6 +159,6 @@ def svg_of(picture: Dict[str, Any]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {bottom:.0f}" '
         f'width="{width:.0f}" height="{bottom:.0f}" role="img">\n'
-        f"<title>{escape(picture['title'])}</title>\n<style>{picture_style()}</style>\n"
+        f"<title>{escape(picture['title'])}</title>\n<style>{style}</style>\n"
         f'<rect class="paper" width="100%" height="100%" />\n{content}</svg>\n'
     )

@@ -128,13 +128,10 @@ TEST_CASE("a page is self-contained") {
   CHECK(data.at("facts").dump() == R"([["ranks","2 over shm"]])");
   REQUIRE(data.at("figures").size() == 3);
   const Json& loss = data.at("figures")[2];
-  CHECK(loss.at("table").dump() ==
-        R"({"columns":[{"title":"step","words":false},)"
-        R"({"title":"loss (bits per byte)","words":false
-}],)"
-        R"("rows":[["1","8"],["2","7.25"],["3","6.5"]]})");
-// Where no script runs the page has the text of a terminal.
-CHECK(contains(page.substr(0, page.find("</noscript>")), "ranks    2 over shm\n\nOne step\n"));
+  CHECK(loss.at("table").at("columns")[1].at("title") == "loss (bits per byte)");
+  CHECK(loss.at("table").at("rows").dump() == R"([["1","8"],["2","7.25"],["3","6.5"]])");
+  // Where no script runs the page has the text of a terminal.
+  CHECK(contains(page.substr(0, page.find("</noscript>")), "ranks    2 over shm\n\nOne step\n"));
 }
 
 TEST_CASE("no text of a report ends its data") {
