@@ -30,7 +30,7 @@ endforeach()
 
 # The commands in Python, where the program looks for them.
 install(DIRECTORY python/ringside DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python FILES_MATCHING PATTERN "*.py"
-  PATTERN "*.json" PATTERN "*.css" PATTERN "*.js")
+  PATTERN "*.json" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js")
 install(FILES python/__main__.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python)
 
 # The manual page and the completions, as the program writes them.

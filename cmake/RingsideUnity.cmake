@@ -26,7 +26,6 @@ set(stand_alone
 # what the compiler makes of one does not depend on others (ringside_stands_alone).
 list(APPEND stand_alone
   autograd/ops/reduce.cpp
-  cli/pictures/lanes.cpp
   cli/pictures/player/cost_lines.cpp
   cli/pictures/player/player_data.cpp
   collectives/bootstrap/rendezvous/mesh.cpp

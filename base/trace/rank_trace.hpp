@@ -64,10 +64,6 @@ std::string name_of(const RankTrace& trace);
 // By start; of two with the same start, the longer first.
 void sort_spans(RankTrace& trace);
 
-// What a span belongs to, as a class of the palette: "call", "wait", "forward", "backward",
-// "weight" (backward of the weights alone), "optimizer" (and clip) or "other".
-const char* class_of(const TracedSpan& span);
-
 // The seconds of a span in which its rank does not wait.
 double busy_seconds(const RankTrace& trace, const TracedSpan& span);
 

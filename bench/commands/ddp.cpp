@@ -13,6 +13,7 @@
 #include "bench/training/step_table.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
+#include "cli/program/other_programs.hpp"
 #include "collectives/work.hpp"
 #include "ddp/bucket_sizes/bucket_model.hpp"
 #include "ddp/gradient_hooks.hpp"
@@ -176,8 +177,8 @@ void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
   }
   write_results(results, args.json);
   if (!args.svg.empty())
-    write_text_file(args.svg, svg_file(figures[0].run.title, {bucket_chart(figures[0])}),
-                    "the drawing");
+    write_svg_file(args.svg, picture_of(figures[0].run.title, {bucket_chart(figures[0])}),
+                   "the drawing");
   if (!args.report.empty())
     write_report(args.report, ddp_report(figures[0], traces), file_beside(args.json));
 }

@@ -18,6 +18,7 @@
 #include "bench/training/train_report.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
+#include "cli/program/other_programs.hpp"
 #include "training/product_calibration.hpp"
 
 namespace ringside::cli {
@@ -151,7 +152,7 @@ void bench_as_rank(const TrainArguments& args, std::span<collectives::ProcessGro
     results.push_back(result_of(all.back()));
   }
   write_results(results, args.json);
-  if (!args.svg.empty()) write_text_file(args.svg, train_plot(all), "the drawing");
+  if (!args.svg.empty()) write_svg_file(args.svg, train_plot(all), "the drawing");
 }
 
 void bench_train(const TrainArguments& args) {

@@ -100,7 +100,7 @@ Chart bucket_chart(const DdpFigures& f) {
 
 Figure bucket_figure(const DdpFigures& f) {
   return {
-      "How large should a bucket be?", draw(bucket_chart(f)),
+      "How large should a bucket be?", drawing_of(bucket_chart(f)),
       predictions(f) +
           ". The formula of n buckets is s/(w n) + n o. It holds where backward is slower than "
           "the network. The other curve follows each bucket from the time when it is ready, and "
@@ -137,7 +137,8 @@ Report ddp_report(const DdpFigures& f, const std::vector<RankTrace>& traces) {
       {{"run", f.run.title},
        {"gradients", fmt::format("{:.1f} MB", f.gradient_bytes / 1e6)},
        {"steps", fmt::format("{}, the strategies in turn; medians", f.steps)}},
-      {{"The strategies side by side", "",
+      {{"The strategies side by side",
+        {},
         "network: time in which calls were running. exposed: time in which the rank waited "
         "for them, including for slower ranks. step, network and exposed are those of the "
         "slowest rank. ratio: step time divided by the step time without communication, in "

@@ -1,4 +1,4 @@
-// The figures of `ringside bench train` as a table, as JSON and as a drawing.
+// The figures of `ringside bench train` as a table, as JSON and as a picture.
 #pragma once
 
 #include <string>
@@ -27,8 +27,7 @@ struct TrainFigures {
 
 BenchResult result_of(const TrainFigures& figures);
 
-// An SVG with a bar for each op, forward then backward, the longest op first. Readable on a light
-// and a dark background.
-std::string train_plot(const std::vector<TrainFigures>& all);
+// A picture with a bar for each op, forward then backward, the longest op first.
+Json train_plot(const std::vector<TrainFigures>& all);
 
 }  // namespace ringside::cli

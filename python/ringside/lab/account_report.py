@@ -8,30 +8,19 @@ from typing import Any, Dict, List
 from ringside.command_line import counted
 from ringside.lab.account_text import plan_json, plan_text
 from ringside.lab.numbers import count_text, fixed, scaled, seconds_text, table_number
-from ringside.lab.report import COLOURS, Figure, Lane, Mark, Report, draw_lanes
+from ringside.lab.report import Figure, Report
 from ringside.lab.tables import Column, Table, only_in_json, words
 from ringside.planning.accounting import Account
 from ringside.planning.quantity import number_text
 
 
-def _bars(names: List[str], table: Table, times: float, unit: str, scale: float) -> str:
+def _bars(names: List[str], table: Table, times: float, unit: str, scale: float) -> Dict[str, Any]:
     """A bar for each column behind the first, in so many times its unit: the parts are the rows."""
-    lanes, legend = [], []
-    for i, name in enumerate(names):
-        lane, end = Lane(name, name, scale), 0.0
-        for row in table.rows:
-            part, value = row[0], row[i + 1] * times
-            begin, end = end, end + value
-            style, said = (
-                f"c{COLOURS.get(part, 7)}",
-                f"{name}: {part}, {table_number(value)} {unit}",
-            )
-            if value > 0:
-                lane.marks.append(Mark(style, said, begin, end))
-            if i == 0:
-                legend.append((style, part))
-        lanes.append(lane)
-    return draw_lanes(lanes, scale, unit, legend)
+    bars = [
+        {"name": name, "values": [row[column] * times for row in table.rows]}
+        for column, name in enumerate(names, 1)
+    ]
+    return {"kind": "bars", "unit": unit, "scale": scale, "bars": bars}
 
 
 def _memory_table(account: Account) -> Table:
@@ -79,7 +68,7 @@ def _traffic_table(account: Account) -> Table:
 def _traffic_figure(account: Account) -> Figure:
     title = "Communication of a rank of the busiest stage, in one step"
     levels = dict.fromkeys(f"{each.axis} over {each.level}" for each in account.traffic)
-    return Figure(title, "", "; ".join(levels), _traffic_table(account))
+    return Figure(title, None, "; ".join(levels), _traffic_table(account))
 
 
 def _time_table(account: Account) -> Table:
