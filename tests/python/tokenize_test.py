@@ -9,6 +9,7 @@ what Ringside saved in its checkpoints when it read these files in C++.
 import array
 import io
 import json
+import os
 import random
 import sys
 import tempfile
@@ -50,13 +51,17 @@ def folder():
         yield Path(path)
 
 
-def tokenize(*words):
-    """What the command prints, and what it prints as an error, and its exit code."""
+def command(*words):
+    """What a command prints, and what it prints as an error, and its exit code."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        code = main(["tokenize", *map(str, words)])
+        code = main([*map(str, words)])
     out.flush()
     return out.buffer.getvalue().decode("utf-8", "replace"), err.getvalue(), code
+
+
+def tokenize(*words):
+    return command("tokenize", *words)
 
 
 def refusal(*words, code=1):
@@ -395,8 +400,8 @@ def test_files_of_ids():
     with folder() as path:
         (path / "text.txt").write_bytes(b"the ring, the ranks\nand \xff the rest")
         for name in ("ids.u16", "ids.u32", "ids.json"):
-            command = ("--tokenizer", GPT2, "--file", path / "text.txt", "--out", path / name)
-            out, err, _ = tokenize(*command)
+            words = ("--tokenizer", GPT2, "--file", path / "text.txt", "--out", path / name)
+            out, err, _ = tokenize(*words)
             assert err == "" and " bytes per token; " in out
         ids = json.loads((path / "ids.json").read_text())
         assert list(array.array("H", (path / "ids.u16").read_bytes())) == ids
@@ -414,8 +419,8 @@ def test_files_of_ids():
 
 def test_train_saves_a_folder_that_a_checkpoint_can_have():
     with folder() as path:
-        command = ("--train", 420, "--data", REFERENCE / "learn_from.txt", "--save", path / "t")
-        out, err, _ = tokenize(*command, "--json", path / "figures.json")
+        learn = ("--train", 420, "--data", REFERENCE / "learn_from.txt", "--save", path / "t")
+        out, err, _ = tokenize(*learn, "--json", path / "figures.json")
         assert err == "" and f"saved    {path}/t/tokenizer.json\n" in out
         assert (path / "t/tokenizer.json").read_text() == (REFERENCE / "gpt2.json").read_text()
         kept = json.loads((path / "t/vocabulary.json").read_text())
@@ -427,7 +432,35 @@ def test_train_saves_a_folder_that_a_checkpoint_can_have():
         assert refusal("--tokenizer", REFERENCE / "llama3.json", "--save", path / "t") == (
             f"ringside: {path}/t/tokenizer.json is another tokenizer: save to another folder\n"
         )
-        assert "These are all: " in tokenize(*command[:1], 5000, *command[2:])[0]
+        assert "These are all: " in tokenize(*learn[:1], 5000, *learn[2:])[0]
+
+
+def test_generate_encodes_the_prompt_and_decodes_what_the_program_prints():
+    with folder() as path:
+        program, model = path / "program", path / "model"
+        program.write_text(
+            f'#!/bin/sh\n[ -n "$*" ] && echo "$@" >{path}/words\necho "$(cat),0,1,99999"\n'
+        )
+        program.chmod(0o755)
+        model.mkdir()
+        (model / "tokenizer.json").write_text((REFERENCE / "gpt2.json").read_text())
+        (path / "prompt.txt").write_bytes("größer \x1b".encode() + b"\xff")
+        there, os.environ["RINGSIDE_PROGRAM"] = os.environ.get("RINGSIDE_PROGRAM"), str(program)
+        try:
+            from_words = command("generate", "--init", model, "--prompt", "the ring", "--tokens", 3)
+            assert from_words == ("the ring<|endoftext|>!?\n", "", 0)
+            words = (path / "words").read_text()
+            assert words == f"generate --init {model} --prompt-tokens - --tokens 3\n"
+            from_file = command("generate", f"--init={model}", "--prompt-file", path / "prompt.txt")
+            assert from_file == ("größer \\x1b\\xff<|endoftext|>!?\n", "", 0)
+            assert command("generate", "--init", model, "--prompt", "")[1:] == (
+                "ringside: a prompt needs at least one byte\n",
+                1,
+            )
+        finally:
+            os.environ.pop("RINGSIDE_PROGRAM")
+            if there:
+                os.environ["RINGSIDE_PROGRAM"] = there
 
 
 def test_wrong_arguments():
