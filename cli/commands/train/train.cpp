@@ -65,9 +65,8 @@ void train_as_rank(const TrainArguments& args, training::Plan plan,
   take_device(plan.device);
   join_device(device_of(plan), plan.device, group);
   training::begin_computing(plan.threads);
-  const transformer::Text text = training::read_data(plan);
-  const transformer::Corpus corpus(text.bytes, *plan.vocabulary);
-  RunPrinter printer(plan, text, args.resume_command);
+  const transformer::Corpus corpus = training::read_data(plan);
+  RunPrinter printer(plan, args.resume_command);
   training::Run(plan, corpus, printer).run(group);
   printer.write_recording(group);
 }
@@ -76,9 +75,8 @@ void train_as_rank(const TrainArguments& args, training::Plan plan,
 void train_as_elastic_rank(const TrainArguments& args, const training::Plan& plan,
                            const collectives::RankInfo& rank_info) {
   training::begin_computing(plan.threads);
-  const transformer::Text text = training::read_data(plan);
-  const transformer::Corpus corpus(text.bytes, *plan.vocabulary);
-  RunPrinter printer(plan, text, args.resume_command);
+  const transformer::Corpus corpus = training::read_data(plan);
+  RunPrinter printer(plan, args.resume_command);
   training::ElasticRun(plan, rank_info, args.ranks.backend, corpus, printer).run();
 }
 
@@ -157,6 +155,14 @@ void add_train_command(CLI::App& app) {
   add_link_option(option);
   add_algorithm_option(option);
   add_training_options(option, args->plan);
+  // An old option.
+  const auto refuse = [](const std::string& tokenizer) {
+    refuse_if(true,
+              "train reads text that is encoded already: type `ringside tokenize --tokenizer {} "
+              "--data TEXT --out NAME.u16`, and then `ringside train --data NAME.u16`",
+              tokenizer);
+  };
+  command->add_option_function<std::string>("--tokenizer", refuse)->group("");
   // The last one of a repeated option counts, so that a script can put defaults before the user's
   // options.
   for (CLI::Option* each : command->get_options()) {
