@@ -67,8 +67,7 @@ found_openblas() {
 }
 
 # missing_packages [PROGRAM...]: the packages of Debian and Ubuntu that are still missing for the build, and
-# for these programs, whose packages have their names. A tool counts as present if its command is found,
-# wherever it comes from.
+# for these programs. A tool counts as present if its command is found, wherever it comes from.
 missing_packages() {
   command -v c++ >/dev/null || echo g++
   command -v cmake >/dev/null || echo cmake
@@ -82,7 +81,13 @@ missing_packages() {
     esac
   done
   local program
-  for program in "$@"; do command -v "$program" >/dev/null || echo "$program"; done
+  for program in "$@"; do
+    command -v "$program" >/dev/null && continue
+    case $program in
+      pytest-3) echo python3-pytest ;;
+      *) echo "$program" ;;  # the package has its name
+    esac
+  done
 }
 
 install_what_is_missing() {

@@ -158,7 +158,7 @@ void add_bench_mesh_command(CLI::App& bench) {
                      pipeline_parallel::schedule_names()));
   option("--mesh AXES", args.meshes,
          "Meshes to measure, such as dp=2,fsdp=2 or cp=4 [every one of pp, dp and tp]")
-      ->delimiter(' ');
+      .separated_by(' ');
   args.context.add_to(option);
   option("--micro-batches K", args.micro_batches,
          "Micro-batches of each data rank in a pipeline [--batch times the pp ranks]",

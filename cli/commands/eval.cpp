@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "cli/commands/train/unchanged_checkpoint.hpp"
@@ -119,10 +118,10 @@ void add_eval_command(CLI::App& app) {
       app, "eval", "Evaluate a checkpoint on given tokens: loss, log-probabilities, gradients",
       evaluate);
   option("--init DIR", args.init, "The checkpoint's folder: config.json and model.safetensors")
-      ->required();
+      .required();
   option.flag("--accept-changes", args.accept_changes,
               "Use the checkpoint although its files were changed after it was saved");
-  option("--tokens FILE", args.tokens, "The tokens; formats: see below")->required();
+  option("--tokens FILE", args.tokens, "The tokens; formats: see below").required();
   option("--json FILE", args.json, "Write loss and log-probabilities to this file");
   option("--grads FILE", args.grads, "Write all gradients to this file, as safetensors");
   option("--logits FILE", args.logits,

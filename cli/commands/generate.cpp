@@ -1,7 +1,6 @@
 // `ringside generate`: continues a text with a checkpoint.
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -9,9 +8,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/read_file.hpp"
+#include "base/text/read_number.hpp"
 #include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/device_option.hpp"
@@ -50,11 +49,7 @@ std::vector<std::int32_t> ids_from(std::string text) {
   std::istringstream words(text);
   std::vector<std::int32_t> ids;
   bool are_ids = true;
-  for (std::string word; words >> word;) {
-    const char* const end = word.data() + word.size();
-    const auto read = std::from_chars(word.data(), end, ids.emplace_back());
-    are_ids = are_ids && read.ec == std::errc() && read.ptr == end;
-  }
+  for (std::string word; words >> word;) are_ids = are_ids && read_number(word, ids.emplace_back());
   require(are_ids && !ids.empty(),
           "--prompt-tokens needs ids with commas between them, such as 464,262,1001, not '{:.60}'",
           text);
@@ -110,19 +105,19 @@ void add_generate_command(CLI::App& app) {
   const auto [option, args] =
       add_command(app, "generate", "Continue a text with a checkpoint", generate);
   option("--init DIR", args.init, "The checkpoint's folder: config.json and model.safetensors")
-      ->required();
+      .required();
   option.flag("--accept-changes", args.accept_changes,
               "Use the checkpoint although its files were changed after it was saved");
-  CLI::Option* prompt =
+  const DeclaredOption prompt =
       option("--prompt TEXT", args.prompt, "The beginning of the text [an empty line]");
-  CLI::Option* file =
+  const DeclaredOption file =
       option("--prompt-file FILE", args.prompt_file, "Read the beginning from this file instead")
-          ->excludes(prompt);
+          .excludes(prompt);
   option("--prompt-tokens IDS", args.prompt_tokens,
          "The beginning as token ids, 464,262,1001, and print ids; - reads them from standard "
          "input")
-      ->excludes(prompt)
-      ->excludes(file);
+      .excludes(prompt)
+      .excludes(file);
   option("--tokens N", args.tokens, "Tokens to generate [200]", not_negative());
   option("--temperature T", args.sample.temperature,
          "Below 1 favours likely tokens; 0: the likeliest only [0.8]", not_negative());

@@ -182,7 +182,7 @@ void add_hello_command(CLI::App& app) {
   add_link_option(option);
   add_algorithm_option(option);
   add_backend_option(option, args.ranks.backend);
-  option("--seed N", args.seed, "Seed of the numbers")->capture_default_str();
+  option("--seed N", args.seed, "Seed of the numbers").show_default();
 }
 
 }  // namespace ringside::cli

@@ -56,7 +56,7 @@ void add_launch_command(CLI::App& app) {
          "Seconds until the other ranks are ended after one has failed [5]", not_negative());
   option.flag("--bare", options.rank_0_bare,
               "Let rank 0 write to this terminal directly, without a prefix");
-  option("PROGRAM ARGS...", options.command, "The program and its arguments, after --")->required();
+  option("PROGRAM ARGS...", options.command, "The program and its arguments, after --").required();
 }
 
 }  // namespace ringside::cli

@@ -23,7 +23,7 @@ void add_postmortem_command(CLI::App& app) {
   const auto [option, args] = add_command(
       app, "postmortem", "Read the flight records of a failed job: which rank stopped where",
       print_postmortem);
-  option("DIR", args, "The folder with the flight records, or a JSON file of them")->required();
+  option("DIR", args, "The folder with the flight records, or a JSON file of them").required();
 }
 
 }  // namespace ringside::cli

@@ -14,9 +14,8 @@
 // The CMakeLists.txt of these folders list all commands.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "cli/launcher/exit.hpp"
+#include "cli/options/cli11_names.hpp"
 
 namespace ringside::cli {
 

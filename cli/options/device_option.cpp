@@ -30,7 +30,7 @@ std::unique_ptr<collectives::Backend> make_backend(const std::string& backend,
 }  // namespace
 
 void add_device_option(const Options& option, DeviceOption& device) {
-  add_training_option(option, "--device", device.name)->capture_default_str();
+  add_training_option(option, "--device", device.name).show_default();
 }
 
 void add_device_backend_option(const Options& option, DeviceOption& device) {

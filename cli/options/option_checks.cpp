@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/text/read_number.hpp"
 #include "base/text/words.hpp"
 #include "cli/options/options.hpp"
 
@@ -15,59 +16,55 @@ namespace {
 template <class Number>
 bool is_a(const std::string& text) {
   Number number{};
-  return CLI::detail::lexical_cast(text, number);
+  return read_number(text, number);
 }
 
 // Accepts a number that `fits`; `which` follows "a number" in the sentence.
 template <class Fits>
-CLI::Validator number_check(const std::string& which, Fits fits) {
-  const auto check = [which, fits](const std::string& text) -> std::string {
+Check number_check(const std::string& which, Fits fits) {
+  return [which, fits](const std::string& text) -> std::string {
     double number = 0;
-    if (!CLI::detail::lexical_cast(text, number)) return "a number is expected, not " + text;
+    if (!read_number(text, number)) return "a number is expected, not " + text;
     return fits(number) ? "" : fmt::format("a number {} is expected, not {}", which, text);
   };
-  return CLI::Validator(check, "");
 }
 
 }  // namespace
 
-CLI::Validator one_of(std::vector<std::string> names,
-                      std::map<std::string, std::string> also_called) {
-  const auto check = [names = std::move(names), also_called = std::move(also_called)](
-                         const std::string& value) -> std::string {
+Check one_of(std::vector<std::string> names, std::map<std::string, std::string> also_called) {
+  return [names = std::move(names),
+          also_called = std::move(also_called)](const std::string& value) -> std::string {
     if (std::ranges::find(names, value) != names.end()) return "";
     const auto synonym = also_called.find(value);
     const std::string meant = synonym != also_called.end() ? synonym->second : value;
     return fmt::format("expected {}, got '{}'{}", fmt::join(names, ", "), value,
                        did_you_mean(meant, names));
   };
-  return CLI::Validator(check, "");
 }
 
-CLI::Validator at_least_one(const std::string& thing) {
-  const auto check = [thing](const std::string& text) -> std::string {
+Check at_least_one(const std::string& thing) {
+  return [thing](const std::string& text) -> std::string {
     int number = 0;
-    if (!CLI::detail::lexical_cast(text, number)) return what_is_no_number({text});
+    if (!read_number(text, number)) return what_is_no_number({text});
     return number >= 1 ? "" : fmt::format("at least 1 {} is needed, not {}", thing, number);
   };
-  return CLI::Validator(check, "");
 }
 
-CLI::Validator in_range(double least, double most) {
+Check in_range(double least, double most) {
   return number_check(fmt::format("from {:.15g} to {:.15g}", least, most),
                       [=](double number) { return number >= least && number <= most; });
 }
 
-CLI::Validator not_negative() {
+Check not_negative() {
   return number_check("of at least 0", [](double number) { return number >= 0; });
 }
 
-CLI::Validator positive() {
+Check positive() {
   return number_check("above 0", [](double number) { return number > 0; });
 }
 
-CLI::Validator parsed_by(std::function<void(const std::string& text)> parse) {
-  const auto check = [parse = std::move(parse)](const std::string& text) -> std::string {
+Check parsed_by(std::function<void(const std::string& text)> parse) {
+  return [parse = std::move(parse)](const std::string& text) -> std::string {
     try {
       parse(text);
       return "";
@@ -75,7 +72,6 @@ CLI::Validator parsed_by(std::function<void(const std::string& text)> parse) {
       return error.what();
     }
   };
-  return CLI::Validator(check, "");
 }
 
 std::string what_is_no_number(const std::vector<std::string>& values) {

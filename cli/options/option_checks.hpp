@@ -10,21 +10,23 @@
 
 namespace ringside::cli {
 
+// What is wrong with a value of an option; empty: nothing.
+using Check = std::function<std::string(const std::string& text)>;
+
 // Refuses any other value, with the name that was probably meant. `also_called` has other words for
 // some of the names: {{"fsdp", "zero3"}}.
-CLI::Validator one_of(std::vector<std::string> names,
-                      std::map<std::string, std::string> also_called = {});
+Check one_of(std::vector<std::string> names, std::map<std::string, std::string> also_called = {});
 
 // Checks that an option is a number of at least 1: "at least 1 rank is needed, not 0".
-CLI::Validator at_least_one(const std::string& thing);
+Check at_least_one(const std::string& thing);
 
 // Check numbers: "a number from 1 to 64 is expected, not 70".
-CLI::Validator in_range(double least, double most);
-CLI::Validator not_negative();
-CLI::Validator positive();
+Check in_range(double least, double most);
+Check not_negative();
+Check positive();
 
 // Accepts a text for which `parse` does not throw Error; its message is what is wrong.
-CLI::Validator parsed_by(std::function<void(const std::string& text)> parse);
+Check parsed_by(std::function<void(const std::string& text)> parse);
 
 // What is wrong with a value that CLI11 cannot convert: "a whole number is expected, not 1.5".
 std::string what_is_no_number(const std::vector<std::string>& values);

@@ -17,14 +17,13 @@ constexpr const char* backends_in_words =
     "How ranks communicate. tcp and shm: each rank is a process; threads: the ranks are threads of "
     "one process; auto: shm on one host, tcp on several";
 
-CLI::Validator one_of_the_backends() {
+Check one_of_the_backends() {
   const auto among = one_of({"auto", "tcp", "shm", "threads"});
-  const auto check = [among](std::string value) {
+  return [among](const std::string& value) {
     const std::string error = among(value);
     if (error.empty() || (value != "cuda_ipc" && value != "nccl")) return error;
     return fmt::format("{}; between GPUs gradients go over --device-backend {}", error, value);
   };
-  return CLI::Validator(check, "");
 }
 
 }  // namespace
@@ -38,40 +37,35 @@ void add_ranks_option(const Options& option, RanksOption& ranks) {
 }
 
 void add_backend_option(const Options& option, std::string& backend) {
-  option("--backend NAME", backend, backends_in_words, one_of_the_backends())
-      ->capture_default_str();
+  option("--backend NAME", backend, backends_in_words, one_of_the_backends()).show_default();
 }
 
 void add_backends_option(const Options& option, std::vector<std::string>& backends) {
   option("--backend NAME,...", backends,
          fmt::format("{}. Several backends take turns", backends_in_words), one_of_the_backends())
-      ->capture_default_str();
+      .show_default();
 }
 
 void add_link_option(const Options& option) {
   const auto keep = [](const std::string& text) { ::setenv("RINGSIDE_LINK", text.c_str(), 1); };
-  option.command()
-      .add_option_function<std::string>("--link", keep,
-                                        "Emulate a slower network, for example 1Gbps,50us: the "
-                                        "bandwidth of each rank's link, each way, and the latency "
-                                        "of a message [RINGSIDE_LINK, else none]")
-      ->type_name("RATE,LATENCY")
-      ->check(parsed_by(collectives::parse_link));
+  option.with(
+      "--link RATE,LATENCY", keep,
+      "Emulate a slower network, for example 1Gbps,50us: the bandwidth of each rank's link, "
+      "each way, and the latency of a message [RINGSIDE_LINK, else none]",
+      parsed_by(collectives::parse_link));
 }
 
 void add_algorithm_option(const Options& option) {
   const auto keep = [](const std::string& text) {
     ::setenv("RINGSIDE_ALGORITHM", text.c_str(), 1);
   };
-  option.command()
-      .add_option_function<std::string>("--algorithm", keep,
-                                        "Force algorithms: all_reduce=halving_doubling, or a file, "
-                                        "such as my.json [RINGSIDE_ALGORITHM, else by calibration]")
-      ->type_name("NAME,...")
-      ->check(parsed_by([](const std::string& text) {
-        collectives::load_algorithms(text);
-        collectives::AlgorithmSelection check(text);
-      }));
+  option.with("--algorithm NAME,...", keep,
+              "Force algorithms: all_reduce=halving_doubling, or a file, such as my.json "
+              "[RINGSIDE_ALGORITHM, else by calibration]",
+              parsed_by([](const std::string& text) {
+                collectives::load_algorithms(text);
+                collectives::AlgorithmSelection check(text);
+              }));
 }
 
 }  // namespace ringside::cli

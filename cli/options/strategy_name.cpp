@@ -2,20 +2,18 @@
 
 #include <utility>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
 #include "cli/options/option_checks.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
 namespace ringside::cli {
 
-CLI::Validator strategy_name(std::vector<std::string> names,
-                             std::map<std::string, std::string> also_called) {
+Check strategy_name(std::vector<std::string> names,
+                    std::map<std::string, std::string> also_called) {
   const auto lossy = training::lossy_strategy_names();
   names.insert(names.end(), lossy.begin(), lossy.end());
   const auto known = one_of(std::move(names), std::move(also_called));
-  const auto check = [known](std::string& text) -> std::string {
+  return [known](const std::string& text) -> std::string {
     if (training::is_strategy_library(text)) return "";
     if (!training::is_lossy(text)) return known(text);
     try {
@@ -25,7 +23,6 @@ CLI::Validator strategy_name(std::vector<std::string> names,
       return error.what();
     }
   };
-  return CLI::Validator(check, "");
 }
 
 }  // namespace ringside::cli

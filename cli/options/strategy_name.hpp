@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/options/cli11_names.hpp"
+#include "cli/options/option_checks.hpp"
 
 namespace ringside::cli {
 
 // Refuses what is not one of these strategies, one that sends fewer bytes, or one of your own.
 // `also_called`: as of one_of().
-CLI::Validator strategy_name(std::vector<std::string> names,
-                             std::map<std::string, std::string> also_called = {});
+Check strategy_name(std::vector<std::string> names,
+                    std::map<std::string, std::string> also_called = {});
 
 }  // namespace ringside::cli

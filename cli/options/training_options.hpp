@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/options/cli11_names.hpp"
+#include "cli/options/options.hpp"
 #include "training/plan/options.hpp"
 
 namespace ringside::cli {
@@ -14,8 +14,8 @@ namespace ringside::cli {
 void add_training_options(const Options& option, training::Plan& plan);
 
 // Declares one row, such as "--device", for a command with a field of its own.
-CLI::Option* add_training_option(const Options& option, const char* flag, std::string& value);
-CLI::Option* add_training_option(const Options& option, const char* flag,
-                                 std::optional<double>& value);
+DeclaredOption add_training_option(const Options& option, const char* flag, std::string& value);
+DeclaredOption add_training_option(const Options& option, const char* flag,
+                                   std::optional<double>& value);
 
 }  // namespace ringside::cli

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "base/text/words.hpp"
 #include "cli/launcher/idle_threads.hpp"

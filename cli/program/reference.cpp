@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/options/help_formatter.hpp"
 #include "cli/program/other_programs.hpp"
 #include "cli/program/program.hpp"

@@ -16,14 +16,20 @@ which the rank does nothing.
 import json
 import os
 import tempfile
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+
+Step = Dict[str, Dict[str, Any]]
+StepsOfRank = Callable[[int, int], Iterable[Step]]  # of a rank, and how many ranks there are
+Sizes = Sequence[int]
+Chunks = Union[None, int, Callable[[int], int]]
 
 
-def send(to, first, count=1, **more):
+def send(to: int, first: int, count: int = 1, **more: int) -> Step:
     """The part of a step that sends `count` chunks to rank `to`, from chunk `first` on."""
     return {"send": {"to": to, "first": first, "count": count, **more}}
 
 
-def receive(source, first, count=1, action="add", **more):
+def receive(source: int, first: int, count: int = 1, action: str = "add", **more: int) -> Step:
     """The part that receives them from rank `source`; action: "add" or "overwrite"."""
     return {"receive": {"from": source, "first": first, "count": count, "action": action, **more}}
 
@@ -33,16 +39,18 @@ class Algorithm(os.PathLike):
     which exists as long as this object: pass it to any command, copy it with shutil.copy, or name
     it in RINGSIDE_ALGORITHM."""
 
-    def __init__(self, steps, collective, sizes, chunks, root):
+    def __init__(
+        self, steps: StepsOfRank, collective: str, sizes: Sizes, chunks: Chunks, root: Optional[int]
+    ):
         self.steps, self.collective, self.sizes, self.root = steps, collective, sizes, root
         self.chunks = chunks if callable(chunks) else lambda size: chunks or size
         self.__name__, self.__doc__ = steps.__name__, steps.__doc__
         self._folder = None
 
-    def __call__(self, rank, size):
+    def __call__(self, rank: int, size: int) -> List[Step]:
         return list(self.steps(rank, size))
 
-    def schedules(self, size):
+    def schedules(self, size: int) -> List[Dict[str, Any]]:
         """Those of all ranks. One that has fewer steps than others does nothing in the last."""
         steps = [self(rank, size) for rank in range(size)]
         most = max(map(len, steps))
@@ -51,7 +59,7 @@ class Algorithm(os.PathLike):
             for each in steps
         ]
 
-    def cases(self):
+    def cases(self) -> List[Dict[str, Any]]:
         """What the file has: the schedules for each number of ranks."""
         root = {} if self.root is None else {"root": self.root}
         return [
@@ -59,7 +67,7 @@ class Algorithm(os.PathLike):
             for size in self.sizes
         ]
 
-    def __fspath__(self):
+    def __fspath__(self) -> str:
         path = self._folder and os.path.join(self._folder.name, self.__name__ + ".json")
         if path is None:
             text = json.dumps(self.cases())  # first: it may raise
@@ -70,7 +78,9 @@ class Algorithm(os.PathLike):
         return path
 
 
-def algorithm(collective, sizes=range(2, 9), chunks=None, root=None):
+def algorithm(
+    collective: str, sizes: Sizes = range(2, 9), chunks: Chunks = None, root: Optional[int] = None
+) -> Callable[[StepsOfRank], Algorithm]:
     """Makes an Algorithm of the function below it. `sizes`: for how many ranks; `chunks`: into how
     many the buffer is divided, a number or a function of the ranks [as many as there are ranks];
     `root`: of a broadcast, reduce, gather or scatter [0]."""

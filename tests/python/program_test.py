@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 import ringside
 from notebook import run_notebook
 from ringside import receive, send
@@ -225,8 +226,7 @@ def test_a_wrong_algorithm_is_refused_and_still_drawn():
 def test_a_page_plays_in_the_frame_of_a_notebook():
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
-        print("SKIPPED: needs a browser (apt-get install chromium)")
-        sys.exit(77)
+        pytest.skip("needs a browser (apt-get install chromium)")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "page.html")
         page.write_text(

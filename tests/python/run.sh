@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# run.sh MODULE PACKAGE FILE CASE: runs a test of FILE with a Python that has MODULE, over the package
-# of this build.
+# run.sh MODULE PACKAGE ARGUMENTS...: pytest with a Python that has MODULE, over the package of this
+# build.
 set -euo pipefail
-for python in "${RINGSIDE_TORCH_PYTHON:-python3}" python3; do
-  if "$python" -c "import $1" 2>/dev/null; then
-    PYTHONPATH=$2 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 exec "$python" "$(dirname "$0")/$3" "$4"
+for python in python3 /usr/bin/python3 "${RINGSIDE_TORCH_PYTHON:-python3}"; do
+  if "$python" -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))' pytest "$1" 2>/dev/null; then
+    export PYTHONPATH=$2 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+    exec "$python" -m pytest --quiet -rs --no-header -p no:cacheprovider "${@:3}"
   fi
 done
-package=${1/#z3/z3-solver}
-echo "SKIPPED: ${RINGSIDE_TORCH_PYTHON:-python3} has no $1: pip install $package, or name a Python with $1 in RINGSIDE_TORCH_PYTHON"
-exit 77
+packages=${1/#z3/z3-solver}
+[ "$1" = pytest ] || packages="pytest $packages"
+echo "SKIPPED: python3 has not all of $packages: pip install $packages, or name a Python that has what is missing in RINGSIDE_TORCH_PYTHON"

@@ -15,6 +15,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from notebook import run_notebook
@@ -284,8 +285,7 @@ def test_hosts_that_know_rank_0_by_other_addresses_meet():
         )
 
     if on_two_hosts("true").returncode:
-        print("SKIPPED: needs network namespaces (unshare --net --map-root-user; veth)")
-        sys.exit(77)
+        pytest.skip("needs network namespaces (unshare --net --map-root-user; veth)")
     known = "10.77.0.1 nodea"
     for on_a, on_b in ("127.0.1.1 nodea", "fd77::9 nodea\\n" + known), ("::1 nodea", known):
         run = on_two_hosts(f"""

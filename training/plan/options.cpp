@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 #include <type_traits>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text/printable.hpp"
+#include "base/text/read_number.hpp"
 #include "parallel/pipeline/csv.hpp"
 #include "parallel/pipeline/generators/catalogue.hpp"
 #include "training/strategies/parallel_strategies.hpp"
@@ -62,21 +62,13 @@ std::string as_text(const T& field) {
     return fmt::format("{}", field);
 }
 
-template <class Number>
-bool read_all(const std::string& text, Number& number) {
-  std::istringstream in(text);
-  in.unsetf(std::ios::basefield);  // 0x10 is 16
-  in >> number;
-  return !in.fail() && in.eof();
-}
-
 // Sets a field, or adds to a list. False if it is not a number where there should be one.
 template <class T>
 bool set(T& field, const std::string& text) {
   if constexpr (is<T, bool>)
     field = !text.empty();
   else if constexpr (std::is_arithmetic_v<T>)
-    return read_all(text, field);
+    return read_number(text, field);
   else if constexpr (is<T, std::vector<path>>)
     field.emplace_back(text);
   else if constexpr (is<T, RecomputeGroups>)
@@ -319,8 +311,8 @@ const char* name_of(OptimizerKind kind) {
 StepRange step_range_from(const std::string& text) {
   const std::size_t dash = text.find('-');
   std::int64_t first = 0, last = 0;
-  const bool is_range = read_all(text.substr(0, dash), first) &&
-                        read_all(dash == text.npos ? text : text.substr(dash + 1), last);
+  const bool is_range = read_number(text.substr(0, dash), first) &&
+                        read_number(dash == text.npos ? text : text.substr(dash + 1), last);
   require(is_range && first >= 1 && last >= first,
           "'{}' is not a range of steps: write 3-5, or 4 for one step", text);
   return {first, last};

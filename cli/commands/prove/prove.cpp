@@ -124,7 +124,7 @@ void add_prove_command(CLI::App& app) {
   option("--costs ALPHA,BETA", args.costs,
          "Walk the schedules of --max-size ranks for calls of --bytes, and prove nothing: the "
          "seconds of a call, where a message takes ALPHA seconds and each of its bytes BETA")
-      ->delimiter(',');
+      .separated_by(',');
   option("--bytes SIZE,...", args.bytes, "Of --costs: sizes of the whole buffer [1MB]");
   add_json_option(option, args.json);
   add_commands(option.command(), "prove");

@@ -179,7 +179,7 @@ void add_step_command(CLI::App& app) {
               "`ringside msccl my.json --xml {}`",
               file);
   };
-  option.command().add_option_function<std::string>("--msccl", refuse)->group("");
+  option.with("--msccl FILE", refuse, "").hide();
   add_commands(option.command(), "step");
 }
 

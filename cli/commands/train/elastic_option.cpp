@@ -15,14 +15,12 @@ namespace ringside::cli {
 
 void add_elastic_options(const Options& option, ElasticOption& elastic) {
   using training::ElasticSizes;
-  option.command()
-      .add_option_function<std::string>(
-          "--elastic",
-          [&elastic](const std::string& text) { elastic.sizes = ElasticSizes::parse(text); },
-          "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
-          "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)")
-      ->type_name("MIN:MAX")
-      ->check(parsed_by([](const std::string& text) { ElasticSizes::parse(text); }));
+  option.with(
+      "--elastic MIN:MAX",
+      [&elastic](const std::string& text) { elastic.sizes = ElasticSizes::parse(text); },
+      "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
+      "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)",
+      parsed_by([](const std::string& text) { ElasticSizes::parse(text); }));
   option("--restarts N", elastic.restarts,
          "With --elastic, processes that may take the place of lost ranks [10]; else how "
          "often all ranks start again after a failure, from the last checkpoint if there "

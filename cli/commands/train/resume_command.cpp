@@ -6,8 +6,6 @@
 #include <sstream>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "base/environment.hpp"
 #include "base/text/words.hpp"
 #include "cli/launcher/ranks.hpp"
@@ -43,19 +41,15 @@ std::string program_from_here() {
 
 }  // namespace
 
-std::string command_to_resume(const CLI::App& train, const std::string& folder, bool stopped) {
+std::string command_to_resume(const std::vector<GivenOption>& given, const std::string& folder,
+                              bool stopped) {
   std::string command = program_from_here() + " train --resume " + for_shell(folder);
   std::set<std::string> done = left_out();  // or written already
   if (stopped) done.insert("--stop-at");
-  for (const CLI::Option* option : train.parse_order()) {
-    const std::string name = option->get_name();
+  for (const auto& [name, values] : given) {
     if (!done.insert(name).second) continue;
     command += name == "--ranks" ? " -n" : " " + name;
-    if (option->get_items_expected_max() == 0) continue;  // a flag
-    const std::vector<std::string>& values = option->results();
-    const bool last_counts = option->get_items_expected_max() == 1;
-    for (std::size_t i = last_counts ? values.size() - 1 : 0; i < values.size(); ++i)
-      command += " " + for_shell(values[i]);
+    for (const std::string& value : values) command += " " + for_shell(value);
   }
   return command;
 }

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "cli/options/cli11_names.hpp"
+#include "cli/options/options.hpp"
 
 namespace ringside::cli {
 
-// For a shell: the `ringside train` that was parsed, but it resumes from `folder`. The options that
+// For a shell: the `ringside train` that was given, but it resumes from `folder`. The options that
 // the checkpoint brings with it are left out: "ringside train --resume model/ -n 4 --data notes/".
 // So is --stop-at, if the run has stopped there.
-std::string command_to_resume(const CLI::App& train, const std::string& folder, bool stopped);
+std::string command_to_resume(const std::vector<GivenOption>& given, const std::string& folder,
+                              bool stopped);
 
 }  // namespace ringside::cli

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "base/environment.hpp"
 #include "cli/commands/train/elastic_option.hpp"
 #include "cli/commands/train/resume_command.hpp"
@@ -16,7 +14,6 @@
 #include "cli/launcher/ranks.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/device_option.hpp"
-#include "cli/options/help_formatter.hpp"
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/options/training_options.hpp"
@@ -37,6 +34,7 @@ namespace {
 constexpr Seconds time_to_save{600};
 
 struct TrainArguments {
+  const CLI::App* command = nullptr;
   RanksOption ranks;
   ElasticOption elastic;
   training::Plan plan;  // what the user has given
@@ -110,7 +108,21 @@ training::Plan checked_plan(const TrainArguments& args, int ranks, int ranks_her
   return plan;
 }
 
-void train(const TrainArguments& args) {
+// The arguments with what the command line says of itself.
+TrainArguments with_given_options(TrainArguments args) {
+  const std::vector<GivenOption> given = given_options(*args.command);
+  for (const GivenOption& each : given) args.plan.given.insert(each.name);
+  const std::string folder = (args.plan.save.empty() ? args.plan.resume : args.plan.save).string();
+  const bool outer_launcher = environment("RANK") && !args.ranks.count && !args.elastic.sizes;
+  args.resume_command = [=](bool stopped) {
+    return (outer_launcher ? "under the same launcher, " : "") +
+           command_to_resume(given, folder, stopped);
+  };
+  return args;
+}
+
+void train(const TrainArguments& arguments) {
+  const TrainArguments args = with_given_options(arguments);
   collectives::load_algorithms();
   RanksOption ranks_option = args.ranks;
   if (args.plan.mesh.given())
@@ -144,44 +156,27 @@ void train(const TrainArguments& args) {
 }  // namespace
 
 void add_train_command(CLI::App& app) {
-  auto args = std::make_shared<TrainArguments>();
-  CLI::App* command =
-      app.add_subcommand("train", "Train a transformer on text, on one rank or many");
-  const Options option(*command);
+  const auto [option, args] =
+      add_command(app, "train", "Train a transformer on text, on one rank or many", train);
+  args.command = &option.command();
   option.group("Ranks");
-  add_ranks_option(option, args->ranks);
-  add_elastic_options(option, args->elastic);
-  add_backend_option(option, args->ranks.backend);
+  add_ranks_option(option, args.ranks);
+  add_elastic_options(option, args.elastic);
+  add_backend_option(option, args.ranks.backend);
   add_link_option(option);
   add_algorithm_option(option);
-  add_training_options(option, args->plan);
-  // An old option.
+  add_training_options(option, args.plan);
   const auto refuse = [](const std::string& tokenizer) {
     refuse_if(true,
               "train reads text that is encoded already: type `ringside tokenize --tokenizer {} "
               "--data TEXT --out NAME.u16`, and then `ringside train --data NAME.u16`",
               tokenizer);
   };
-  command->add_option_function<std::string>("--tokenizer", refuse)->group("");
-  // The last one of a repeated option counts, so that a script can put defaults before the user's
-  // options.
-  for (CLI::Option* each : command->get_options()) {
-    if (each->get_items_expected_max() == 1) each->take_last();
-  }
-  set_short_help(*command, {"--ranks", "--parallel", "--mesh", "--model", "--data", "--steps",
-                            "--batch", "--save", "--resume", "--report", "--sample"});
-  command->callback([args, command] {
-    for (const CLI::Option* each : command->parse_order())
-      args->plan.given.insert(each->get_name());
-    const std::string folder =
-        (args->plan.save.empty() ? args->plan.resume : args->plan.save).string();
-    const bool outer_launcher = environment("RANK") && !args->ranks.count && !args->elastic.sizes;
-    args->resume_command = [=](bool stopped) {
-      return (outer_launcher ? "under the same launcher, " : "") +
-             command_to_resume(*command, folder, stopped);
-    };
-    train(*args);
-  });
+  option.with("--tokenizer PATH", refuse, "").hide();
+  // So that a script can put defaults before the user's options.
+  option.last_ones_count();
+  option.short_help({"--ranks", "--parallel", "--mesh", "--model", "--data", "--steps", "--batch",
+                     "--save", "--resume", "--report", "--sample"});
 }
 
 }  // namespace ringside::cli

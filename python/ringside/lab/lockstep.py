@@ -8,8 +8,9 @@ The form is that of `--algorithm FILE` (docs/your_own.md), with the schedules of
 each chunk is followed as the contributions that are added up in it.
 """
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ringside.command_line import counted
 
@@ -40,6 +41,78 @@ COLLECTIVES = {
 
 # Messages to schedules.
 
+INPUT = -1
+
+
+class Value(NamedTuple):
+    """What a chunk of a rank held after `version` messages had arrived in it, or the INPUT of the
+    rank, which it can send at any time."""
+
+    rank: int
+    chunk: int
+    version: int
+
+
+class Packing:
+    """Schedules that grow by one message at a time. A rank sends one message in a step, which it
+    held before the step, and receives one."""
+
+    def __init__(self, size: int, chunks: int):
+        self.chunks = chunks
+        # [rank, chunk] the steps whose messages arrived in it, after what it held at first
+        self.arrivals: DefaultDict[Tuple[int, int], List[int]] = defaultdict(lambda: [-1])
+        self.last_sent: Counter[Tuple[int, int]] = Counter()  # [rank, chunk] the last such step
+        self.steps: List[Dict[int, Json]] = [{} for _ in range(size)]  # [rank][step]
+
+    def held(self, rank: int, first: int, count: int) -> List[Value]:
+        """What the chunks of a rank hold after all messages so far."""
+        return [
+            Value(rank, chunk, len(self.arrivals[rank, chunk]) - 1)
+            for chunk in range(first, first + count)
+        ]
+
+    def add(self, values: Sequence[Value], receiver: int, first: int, action: str) -> bool:
+        """Sends chunks that lie side by side to the receiver's chunks from `first` on, in the first
+        step in which the sender holds them, the receiver has no more use for what it overwrites,
+        and neither has another message. Returns whether there is such a step."""
+        sender, taken, version = values[0]
+        earliest, latest = 0, float("inf")
+        for chunk, value in enumerate(values, first):
+            there = self.arrivals[receiver, chunk][-1]
+            earliest = max(earliest, there + 1, self.last_sent[receiver, chunk])
+            if version != INPUT:
+                here = self.arrivals[sender, value.chunk][value.version :]
+                earliest = max(earliest, here[0] + 1)
+                latest = min([latest, *here[1:2]])
+        sends, receives = self.steps[sender], self.steps[receiver]
+        step = earliest
+        while "send" in sends.get(step, ()) or "receive" in receives.get(step, ()):
+            step += 1
+        if step > latest:
+            return False
+        for chunk, value in enumerate(values, first):
+            if version != INPUT:
+                source = sender, value.chunk
+                self.last_sent[source] = max(self.last_sent[source], step)
+            self.arrivals[receiver, chunk].append(step)
+        named = {"first": first, "count": len(values)}
+        other = {"input": taken} if version == INPUT else {"held": taken} if taken != first else {}
+        sends.setdefault(step, {})["send"] = {"to": receiver, **named, **other}
+        receives.setdefault(step, {})["receive"] = {"from": sender, **named, "action": action}
+        return True
+
+    def schedules(self) -> List[Json]:
+        """Those of all ranks, with an empty step where a rank has no message."""
+        length = 1 + max((step for each in self.steps for step in each), default=-1)
+
+        def step_of(taken: Json) -> Json:
+            return {kind: taken[kind] for kind in ("send", "receive") if kind in taken}
+
+        return [
+            {"chunks": self.chunks, "steps": [step_of(each.get(i, {})) for i in range(length)]}
+            for each in self.steps
+        ]
+
 
 @dataclass
 class Message:
@@ -53,52 +126,12 @@ class Message:
 
 
 def pack_messages(size: int, chunks: int, messages: Sequence[Message]) -> List[Json]:
-    """The schedules of all ranks. A message takes the first step in which its sender sends nothing
-    and its receiver receives nothing, after the steps whose data it needs: the result is what it
-    would be one message after the other."""
-    # [rank][chunk] the last step that sends it, and the last that receives into it.
-    sent, received = ([[-1] * chunks for _ in range(size)] for _ in range(2))
-    taken: List[Dict[int, Json]] = [{} for _ in range(size)]  # [rank][step]
-    for message in messages:
-        send = {"to": message.receiver, "first": message.first, "count": message.count}
-        receive = {
-            "from": message.sender,
-            "first": message.first,
-            "count": message.count,
-            "action": message.action,
-        }
-        sender, receiver = taken[message.sender], taken[message.receiver]
-        moved = range(message.first, message.first + message.count)
-        # A rank sends what it held before the step: it may receive in the step that sends.
-        step = max(
-            max(
-                received[message.sender][chunk] + 1,
-                received[message.receiver][chunk] + 1,
-                sent[message.receiver][chunk],
-            )
-            for chunk in moved
-        )
-        step = max(step, 0)
-        while "send" in sender.get(step, {}) or "receive" in receiver.get(step, {}):
-            step += 1
-        sender.setdefault(step, {})["send"] = send
-        receiver.setdefault(step, {})["receive"] = receive
-        for chunk in moved:
-            sent[message.sender][chunk] = max(sent[message.sender][chunk], step)
-            received[message.receiver][chunk] = step
-    steps = 1 + max((step for each in taken for step in each), default=-1)
-    return [
-        {
-            "chunks": chunks,
-            "steps": [
-                {key: each[step][key] for key in ("send", "receive") if key in each[step]}
-                if step in each
-                else {}
-                for step in range(steps)
-            ],
-        }
-        for each in taken
-    ]
+    """The schedules of all ranks. Their result is what it would be one message after the other."""
+    packing = Packing(size, chunks)
+    for each in messages:
+        values = packing.held(each.sender, each.first, each.count)
+        packing.add(values, each.receiver, each.first, each.action)
+    return packing.schedules()
 
 
 # The proof.
@@ -123,6 +156,7 @@ def chunks_sent(send: Json, chunks: int) -> List[int]:
 
 
 def in_words(chunks: Optional[Sequence[int]]) -> str:
+    """ "chunks 0 to 3", for a sentence."""
     if chunks is None:
         return "nothing"
     if len(chunks) <= 1:
@@ -132,38 +166,35 @@ def in_words(chunks: Optional[Sequence[int]]) -> str:
     return "chunks " + ", ".join(map(str, chunks))
 
 
-def fault_of_shape(collective: str, schedules: Sequence[Json]) -> Optional[str]:
-    size, chunks, steps = len(schedules), schedules[0]["chunks"], len(schedules[0]["steps"])
+def fault_of_shape(collective: str, schedules: Sequence[Json]) -> str:
+    """What is wrong with the numbers of chunks and of steps; "" if they are right."""
+
+    def shape(schedule: Json) -> str:
+        steps = counted(len(schedule["steps"]), "step")
+        return f"{counted(schedule['chunks'], 'chunk')} and {steps}"
+
+    size, chunks = len(schedules), schedules[0]["chunks"]
     for rank, each in enumerate(schedules):
-        if (each["chunks"], len(each["steps"])) != (chunks, steps):
-            return (
-                f"rank {rank} has {counted(each['chunks'], 'chunk')} and "
-                f"{counted(len(each['steps']), 'step')}, but rank 0 has "
-                f"{counted(chunks, 'chunk')} and {counted(steps, 'step')}"
-            )
+        if shape(each) != shape(schedules[0]):
+            return f"rank {rank} has {shape(each)}, but rank 0 has {shape(schedules[0])}"
     if chunks < 1:
         return f"the buffer must be cut into at least 1 chunk, not into {chunks}"
     if COLLECTIVES[collective].has_blocks and chunks % size:
         return f"{collective} on {size} ranks needs a multiple of {size} chunks, not {chunks}"
-    return None
+    return ""
 
 
 def faults_of_messages(collective: str, schedules: Sequence[Json], step: int) -> List[str]:
     """Messages whose ends do not match, or that name a rank or a chunk that there is not."""
     size, chunks = len(schedules), schedules[0]["chunks"]
-    sent: Dict[Tuple[int, int], List[int]] = {}  # [sender, receiver]
-    expected: Dict[Tuple[int, int], List[int]] = {}
+    ends: Dict[str, Dict[Tuple[int, int], List[int]]] = {"send": {}, "receive": {}}
     found = []
     for rank, each in enumerate(schedules):
         for kind, message in each["steps"][step].items():
             named, taken = chunks_of(message, chunks), chunks_sent(message, chunks)
-            peer = message["to" if kind == "send" else "from"]
-            ends = (rank, peer) if kind == "send" else (peer, rank)
-            (sent if kind == "send" else expected)[ends] = named
-            does = (
-                f"rank {rank} {kind}s {in_words(named)} {'to' if kind == 'send' else 'from'} "
-                f"rank {peer}"
-            )
+            peer, to = (message["to"], "to") if kind == "send" else (message["from"], "from")
+            ends[kind][(rank, peer) if kind == "send" else (peer, rank)] = named
+            does = f"rank {rank} {kind}s {in_words(named)} {to} rank {peer}"
             if not 0 <= peer < size:
                 found.append(f"{does}, but the ranks are 0 to {size - 1}")
             if any(not 0 <= chunk < chunks for chunk in named + taken):
@@ -172,19 +203,17 @@ def faults_of_messages(collective: str, schedules: Sequence[Json], step: int) ->
                 found.append(f"{does}, but a message takes a chunk once")
             if taken != named and collective != "all_to_all":
                 found.append(f"{does} from its {in_words(taken)}, and only an all_to_all may do so")
-    for sender, receiver in sorted({*sent, *expected}):
-        told, awaited = (each.get((sender, receiver)) for each in (sent, expected))
-        if told != awaited:
+    for sender, receiver in sorted({*ends["send"], *ends["receive"]}):
+        sent, expected = (each.get((sender, receiver)) for each in ends.values())
+        if sent != expected:
             found.append(
-                f"rank {sender} sends {in_words(told)} to rank {receiver}, but rank "
-                f"{receiver} expects {in_words(awaited)} from rank {sender}"
+                f"rank {sender} sends {in_words(sent)} to rank {receiver}, but rank {receiver} "
+                f"expects {in_words(expected)} from rank {sender}"
             )
     return [f"step {step}: {fault}" for fault in found]
 
 
-Contribution = Tuple[int, int]  # rank and chunk
-Counts = Dict[Contribution, int]  # how often a sum holds each
-Held = Tuple[Counts, int]  # a sum, and the number of the order in which it was added up
+Counts = Dict[Tuple[int, int], int]  # how often a sum holds the input of each rank and chunk
 
 
 def sum_of(a: Counts, b: Counts) -> Counts:
@@ -194,36 +223,36 @@ def sum_of(a: Counts, b: Counts) -> Counts:
     return both
 
 
-def states_at_the_end(schedules: Sequence[Json]) -> List[List[Held]]:
-    """[rank][chunk] after all steps. Two sums of one number were added up in the same order: a+b
-    and b+a are, (a+b)+c and a+(b+c) are not."""
-    size, chunks = len(schedules), schedules[0]["chunks"]
-    orders: Dict[FrozenSet[int], int] = {}
-    states: List[List[Held]] = [
-        [({(rank, chunk): 1}, rank) for chunk in range(chunks)] for rank in range(size)
-    ]
-    inputs = [list(state) for state in states]
+def sums_at_the_end(schedules: Sequence[Json]) -> Tuple[List[List[int]], List[Counts]]:
+    """[rank][chunk] the number of the sum that it holds after all steps, and [number] what that sum
+    holds. Sums of one number were added up in the same order: a+b and b+a are, (a+b)+c and a+(b+c)
+    are not."""
+    ranks, chunks = range(len(schedules)), schedules[0]["chunks"]
+    counts: List[Counts] = [{(rank, chunk): 1} for rank in ranks for chunk in range(chunks)]
+    number_of: Dict[FrozenSet[int], int] = {}  # the two that were added
+    inputs = [list(range(rank * chunks, (rank + 1) * chunks)) for rank in ranks]
+    states = [list(state) for state in inputs]
+
+    def added(a: int, b: int) -> int:
+        both = frozenset((a, b))
+        if both not in number_of:
+            number_of[both] = len(counts)
+            counts.append(sum_of(counts[a], counts[b]))
+        return number_of[both]
+
     for steps in zip(*(each["steps"] for each in schedules)):
-        messages = {}
-        for rank, step in enumerate(steps):  # all, before any of them arrives
+        messages = {}  # [receiver], all before any of them arrives
+        for rank, step in enumerate(steps):
             if "send" in step:
                 source = (inputs if "input" in step["send"] else states)[rank]
-                messages[step["send"]["to"]] = [
-                    source[chunk] for chunk in chunks_sent(step["send"], chunks)
-                ]
+                taken = chunks_sent(step["send"], chunks)
+                messages[step["send"]["to"]] = [source[chunk] for chunk in taken]
         for rank, step in enumerate(steps):
-            if "receive" not in step:
-                continue
-            for chunk, arrived in zip(chunks_of(step["receive"], chunks), messages[rank]):
-                held = states[rank][chunk]
-                if step["receive"]["action"] == "add":
-                    order = frozenset((held[1], arrived[1]))
-                    arrived = (
-                        sum_of(held[0], arrived[0]),
-                        orders.setdefault(order, size + len(orders)),
-                    )
-                states[rank][chunk] = arrived
-    return states
+            if "receive" in step:
+                state, adds = states[rank], step["receive"]["action"] == "add"
+                for chunk, sent in zip(chunks_of(step["receive"], chunks), messages[rank]):
+                    state[chunk] = added(state[chunk], sent) if adds else sent
+    return states, counts
 
 
 def promised(
@@ -245,51 +274,45 @@ def promised(
 
 
 def fault_of_chunk(held: Counts, wanted: Counts) -> str:
-    """ "holds rank 3's chunk 0 twice, lacks rank 0's chunk 0"; "" if it is right."""
-
-    def named(contributions: Iterable[Contribution]) -> str:
-        return " and ".join(f"rank {rank}'s chunk {chunk}" for rank, chunk in contributions)
-
-    clauses = [
-        f"holds {named([each])} {'twice' if times == 2 else f'{times} times'}"
-        for each, times in sorted(held.items())
-        if each in wanted and times > 1
-    ]
-    foreign, missing = sorted(held.keys() - wanted.keys()), sorted(wanted.keys() - held.keys())
-    clauses += [f"should not hold {named(foreign)}"] if foreign else []
-    clauses += [f"lacks {named(missing)}"] if missing else []
-    return ", ".join(clauses)
+    """ "holds rank 3's chunk 0 twice, lacks rank 0's chunk 0"."""
+    found: Dict[str, List[str]] = {"holds": [], "should not hold": [], "lacks": []}
+    for rank, chunk in sorted({*held, *wanted}):
+        each, times = f"rank {rank}'s chunk {chunk}", held.get((rank, chunk), 0)
+        if times == 0:
+            found["lacks"].append(each)
+        elif (rank, chunk) not in wanted:
+            found["should not hold"].append(each)
+        elif times > 1:
+            found["holds"].append(f"{each} {'twice' if times == 2 else f'{times} times'}")
+    return ", ".join(f"{verb} {' and '.join(each)}" for verb, each in found.items() if each)
 
 
 def faults_of(algorithm: Json) -> List[str]:
     """Sentences on what is wrong with an algorithm; none: it is proved to keep the promise of its
     collective. Later checks are made only where those before found nothing."""
     collective, schedules = algorithm["collective"], algorithm["schedules"]
-    root = algorithm.get("root") or 0
     misshapen = fault_of_shape(collective, schedules)
     if misshapen:
         return [misshapen]
-    found = [
-        fault
-        for step in range(len(schedules[0]["steps"]))
-        for fault in faults_of_messages(collective, schedules, step)
-    ]
+    size, chunks, steps = len(schedules), schedules[0]["chunks"], len(schedules[0]["steps"])
+    found: List[str] = []
+    for step in range(steps):
+        found += faults_of_messages(collective, schedules, step)
     if found:
         return found
-    size, chunks = len(schedules), schedules[0]["chunks"]
-    states = states_at_the_end(schedules)
-    for rank in range(size):
-        for chunk in range(chunks):
-            wanted = promised(collective, root, size, chunks, rank, chunk)
-            fault = wanted and fault_of_chunk(states[rank][chunk][0], wanted)
-            if fault:
-                found.append(f"at the end chunk {chunk} on rank {rank} {fault}")
+    states, counts = sums_at_the_end(schedules)
+    places = [(rank, chunk) for rank in range(size) for chunk in range(chunks)]
+    for rank, chunk in places:
+        wanted = promised(collective, algorithm.get("root") or 0, size, chunks, rank, chunk)
+        held = counts[states[rank][chunk]]
+        if wanted not in (None, held):
+            fault = fault_of_chunk(held, wanted)
+            found.append(f"at the end chunk {chunk} on rank {rank} {fault}")
     if not found and collective == "all_reduce":
         found = [
-            f"at the end chunk {chunk} on rank {rank} was added up in another order than on "
-            "rank 0: the last bits may differ"
-            for rank in range(size)
-            for chunk in range(chunks)
-            if states[rank][chunk][1] != states[0][chunk][1]
+            f"at the end chunk {chunk} on rank {rank} was added up in another order than on rank "
+            "0: the last bits may differ"
+            for rank, chunk in places
+            if states[rank][chunk] != states[0][chunk]
         ]
     return found

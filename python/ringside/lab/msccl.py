@@ -8,7 +8,7 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from ringside.command_line import (
     Command,
@@ -21,90 +21,63 @@ from ringside.command_line import (
     write_text,
 )
 from ringside.lab.lockstep import COLLECTIVES, Json, faults_of
-from ringside.lab.msccl_reader import MOST_CHUNKS, MOST_RANKS, fail, read_xml
+from ringside.lab.msccl_reader import COLLECTIVE_OF, MOST_CHUNKS, MOST_RANKS, fail, read_xml
 from ringside.lab.msccl_writer import write_xml
 from ringside.library import RingsideError
+from ringside.planning.json_fields import shown
 
-KNOWN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-KEYS = {
-    "schedule": "chunks steps",
-    "step": "send receive",
-    "send": "to first count stride run input held",
-    "receive": "from first count action stride run",
+NUMBER, COUNT = range(-(10**9), 10**9 + 1), range(MOST_CHUNKS + 1)
+CHUNKS = {"first": NUMBER, "count": COUNT, "stride?": NUMBER, "run?": range(1, 10**9 + 1)}
+FORM = {  # of our JSON, for each rank; a key with a question mark may be left out
+    "chunks": range(1, MOST_CHUNKS + 1),
+    "steps": [
+        {
+            "send?": {"to": NUMBER, **CHUNKS, "input?": NUMBER, "held?": NUMBER},
+            "receive?": {"from": NUMBER, **CHUNKS, "action": {"add", "overwrite"}},
+        }
+    ],
 }
-NEEDED = {"schedule": 2, "step": 0, "send": 3, "receive": 4}  # as many of them, from the first on
 
 
-# Our JSON: its form. Whether messages match is for the proof.
-
-
-def check_keys(value: Any, kind: str, most: Dict[str, int]) -> None:
-    """Each key is known, so that a misspelt one is noticed, and each number is an integer of
-    -most to most. Some languages write 2 as 2.0, which becomes 2."""
-    known, needed = KEYS[kind].split(), KEYS[kind].split()[: NEEDED[kind]]
-    shown = json.dumps(value, separators=(",", ":"))
-    if not isinstance(value, dict) or not set(needed) <= set(value) <= set(known):
-        fail(
-            f"expected a {kind} with {', '.join(needed) or 'perhaps ' + ', '.join(known)}"
-            + (
-                f" and perhaps {', '.join(known[len(needed) :])}"
-                if needed and needed != known
-                else ""
-            )
-            + f", not {shown}"
-        )
-    for key, number in value.items():
-        if key in ("steps", "send", "receive", "action"):
-            continue
-        limit = most.get(key, 10**9)
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, (int, float))
-            or not -limit <= number <= limit
-            or number != int(number)
-        ):
-            fail(f"expected an integer up to {limit} as '{key}' in {shown}")
-        value[key] = int(number)
-
-
-def check_schedule(schedule: Any, ranks: int) -> None:
-    check_keys(schedule, "schedule", {"chunks": MOST_CHUNKS})
-    chunks, steps = schedule["chunks"], schedule["steps"]
-    if chunks < 1 or not isinstance(steps, list):
-        fail(f"expected 1 to {MOST_CHUNKS} chunks and a list of steps")
-    for number, step in enumerate(steps):
-        try:
-            check_keys(step, "step", {})
-            for kind, message in step.items():
-                check_keys(message, kind, {"count": chunks, "to": ranks - 1, "from": ranks - 1})
-                if message["count"] < 0 or message.get("run", 1) < 1:
-                    fail(f"expected a count of 0 or more, and runs of 1 or more, in {message}")
-                if message.get("action", "add") not in ("add", "overwrite"):
-                    fail(f'the action must be "add" or "overwrite", not {message["action"]!r}')
-        except RingsideError as error:
-            fail(f"step {number}: {error}")
+def checked(value: Any, form: Any, place: str) -> Any:
+    """A value of that form. A number becomes an integer, for some languages write 2 as 2.0.
+    Whether messages match, and name ranks and chunks that there are, is for the proof."""
+    if isinstance(form, list):
+        expected = "a list"
+        if isinstance(value, list):
+            return [checked(each, form[0], f"{place}[{i}]") for i, each in enumerate(value)]
+    elif isinstance(form, dict):
+        expected = f"an object with {', '.join(form)}"
+        known = {key.rstrip("?"): inner for key, inner in form.items()}
+        needed = known.keys() & form.keys()
+        if isinstance(value, dict) and needed <= value.keys() <= known.keys():
+            return {key: checked(each, known[key], f"{place}.{key}") for key, each in value.items()}
+    elif isinstance(form, range):
+        expected = f"an integer from {form[0]} to {form[-1]}"
+        whole = int(value) if isinstance(value, float) and value.is_integer() else value
+        if type(whole) is int and whole in form:
+            return whole
+    else:
+        expected = " or ".join(sorted(form))
+        if isinstance(value, str) and value in form:
+            return value
+    fail(f"{place} is {shown(value)}, but {expected} is expected")
 
 
 def check_form(data: Any) -> None:
-    if (
-        not isinstance(data, dict)
-        or not isinstance(data.get("collective"), str)
-        or not isinstance(data.get("schedules"), list)
-    ):
+    """Raises RingsideError for what is no algorithm of MSCCL's collectives, with the place."""
+    schedules = data.get("schedules") if isinstance(data, dict) else None
+    if not isinstance(schedules, list) or not isinstance(data.get("collective"), str):
         fail('expected {"collective": "all_reduce", "schedules": [one for each rank]}')
-    if data["collective"] not in KNOWN:
+    known = list(dict.fromkeys(COLLECTIVE_OF.values()))
+    if data["collective"] not in known:
         fail(
-            "MSCCL's files are for all_reduce, all_gather, reduce_scatter and all_to_all, not for "
-            f"'{data['collective']}'{did_you_mean(data['collective'], KNOWN)}"
+            f"MSCCL's files are for {', '.join(known[:-1])} and {known[-1]}, not for '{data['collective']}'"
+            f"{did_you_mean(data['collective'], known)}"
         )
-    ranks = len(data["schedules"])
-    if not 1 <= ranks <= MOST_RANKS:
-        fail(f"it has schedules for {ranks} ranks: expected 1 to {MOST_RANKS}")
-    for rank, schedule in enumerate(data["schedules"]):
-        try:
-            check_schedule(schedule, ranks)
-        except RingsideError as error:
-            fail(f"rank {rank}, {error}")
+    if not 1 <= len(schedules) <= MOST_RANKS:
+        fail(f"it has schedules for {len(schedules)} ranks: expected 1 to {MOST_RANKS}")
+    data["schedules"] = checked(schedules, [FORM], "schedules")
 
 
 def read_json(text: bytes, ranks: Optional[int]) -> Json:
@@ -122,15 +95,12 @@ def read_json(text: bytes, ranks: Optional[int]) -> Json:
     cases = data if isinstance(data, list) else [data]
     for each in cases:
         check_form(each)
-    sizes = ", ".join(str(len(each["schedules"])) for each in cases)
-    if ranks is not None:
-        cases = [each for each in cases if len(each["schedules"]) == ranks]
-    if len(cases) != 1:
-        fail(
-            f"expected one algorithm, but it has those for {sizes or 'no'} ranks: choose one with "
-            "-n"
-        )
-    return cases[0]
+    sizes = [len(each["schedules"]) for each in cases]
+    chosen = [each for each, size in zip(cases, sizes) if ranks in (None, size)]
+    if len(chosen) != 1:
+        found = ", ".join(map(str, sizes)) or "no"
+        fail(f"expected one algorithm, but it has those for {found} ranks: choose one with -n")
+    return chosen[0]
 
 
 # The command.
@@ -169,36 +139,15 @@ def run(args: argparse.Namespace) -> None:
         except RingsideError as error:
             fail(f"the algorithm {args.file} cannot be written for MSCCL: {error}")
         write_text(args.xml, xml)
+    steps, chunks = len(schedules[0]["steps"]), schedules[0]["chunks"]
     print(
-        f"{collective} on {counted(len(schedules), 'rank')}: "
-        f"{counted(len(schedules[0]['steps']), 'step')}, the buffer in "
-        f"{counted(schedules[0]['chunks'], 'chunk')}. Proved: {COLLECTIVES[collective].promise}.",
+        f"{collective} on {counted(len(schedules), 'rank')}: {counted(steps, 'step')}, the buffer "
+        f"in {counted(chunks, 'chunk')}. Proved: {COLLECTIVES[collective].promise}.",
         file=text_beside("-" if "-" in (args.json, args.xml) else None),
     )
 
 
-COMMAND = Command(
-    "msccl",
-    "Convert an algorithm of MSCCL (XML) to the JSON of --algorithm, or back",
-    run,
-    [
-        Option("file FILE", "An algorithm: MSCCL's my.xml, or ours, my.json", required=True),
-        Option(
-            "--json FILE",
-            "Write it as the JSON that --algorithm reads; - writes it to standard output",
-        ),
-        Option(
-            "--xml FILE",
-            "Write it as XML for MSCCL's runtime, which takes it on GPUs; - "
-            "writes it to standard output",
-        ),
-        Option(
-            "-n,--ranks N",
-            "Of a file with several algorithms, the one for N ranks",
-            in_range(1, MOST_RANKS),
-        ),
-    ],
-    notes="""
+NOTES = """
 What is converted is proved first. The execution plans of MSCCL++, which are
 JSON, cannot be converted: their put and get access the memory of a peer that
 takes no step, and in a schedule each message has a send and a receive.
@@ -210,5 +159,28 @@ Examples:
       the ring for MSCCL
   ringside msccl ring.xml --json again.json
       an algorithm of MSCCL as a file that --algorithm reads
-""",
+"""
+
+OPTIONS = [
+    Option("file FILE", "An algorithm: MSCCL's my.xml, or ours, my.json", required=True),
+    Option(
+        "--json FILE", "Write it as the JSON that --algorithm reads; - writes it to standard output"
+    ),
+    Option(
+        "--xml FILE",
+        "Write it as XML for MSCCL's runtime, which takes it on GPUs; - writes it to standard output",
+    ),
+    Option(
+        "-n,--ranks N",
+        "Of a file with several algorithms, the one for N ranks",
+        in_range(1, MOST_RANKS),
+    ),
+]
+
+COMMAND = Command(
+    "msccl",
+    "Convert an algorithm of MSCCL (XML) to the JSON of --algorithm, or back",
+    run,
+    OPTIONS,
+    NOTES,
 )

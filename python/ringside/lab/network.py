@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Dict, Iterable, Optional, Tuple
 
 from ringside.library import RingsideError
+from ringside.planning.json_fields import shown
 
 Link = Tuple[int, int]  # from, to
 
@@ -42,12 +43,11 @@ def network_named(name: str, size: Optional[int] = None) -> Network:
     """ "ring" (both ways), "line", "star" (around node 0), "full", each of `size` nodes [4];
     "dgx1": the 8 GPUs of a DGX-1, with six NVLinks each; or a file FILE.json."""
     nodes = range(size or 4)
-    last = len(nodes) - 1
     shapes = {
         "ring": [(node, (node + 1) % len(nodes)) for node in nodes],
         "line": [(node, node + 1) for node in nodes[:-1]],
         "star": [(0, node) for node in nodes[1:]],
-        "full": [(a, b) for a in nodes for b in range(a + 1, last + 1)],
+        "full": [(a, b) for a in nodes for b in nodes[a + 1 :]],
     }
     if name in shapes:
         network = Network(name, len(nodes), both_ways(shapes[name]))
@@ -74,35 +74,19 @@ def network_of_file(file: str) -> Network:
     links: Dict[Link, int] = {}
     try:
         told = json.loads(text)
-        if (
-            not isinstance(told, dict)
-            or not is_integer(told.get("ranks"))
-            or not isinstance(told.get("links"), list)
-        ):
+        size, rows = (told.get("ranks"), told.get("links")) if isinstance(told, dict) else (0, 0)
+        if type(size) is not int or not isinstance(rows, list):
             raise ValueError('expected {"ranks": N, "links": [[from, to], [from, to, width], ...]}')
-        size = told["ranks"]
-        for link in told["links"]:
-            if (
-                not isinstance(link, list)
-                or len(link) not in (2, 3)
-                or not all(map(is_integer, link))
-            ):
-                raise ValueError(f"a link is [from, to] or [from, to, width], not {dumped(link)}")
-            a, b, width = (*link, 1)[:3]
+        for row in rows:
+            if not isinstance(row, list) or len(row) not in (2, 3) or {*map(type, row)} != {int}:
+                raise ValueError(f"a link is [from, to] or [from, to, width], not {shown(row)}")
+            a, b, width = (*row, 1)[:3]
             if not (0 <= a < size and 0 <= b < size and a != b and width >= 1):
                 raise ValueError(
-                    f"the link {dumped(link)} needs two nodes of 0 to {size - 1} and "
-                    "a width of at least 1"
+                    f"the link {shown(row)} needs two nodes of 0 to {size - 1} and a width of at "
+                    "least 1"
                 )
             links[a, b] = links.get((a, b), 0) + width
     except (ValueError, RecursionError) as error:
         raise RingsideError(f"the network {file} cannot be used: {error}") from None
     return Network(file, size, links)
-
-
-def is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def dumped(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -40,7 +40,7 @@ from ringside.command_line import (
     write_text,
 )
 from ringside.lab.lockstep import COLLECTIVES, Json, Message, faults_of, pack_messages
-from ringside.lab.network import Network, network_named
+from ringside.lab.network import Link, Network, network_named
 from ringside.library import RingsideError
 
 CHOICES = ("all_gather", "broadcast", "gather", "scatter", "reduce_scatter", "reduce", "all_reduce")
@@ -76,18 +76,22 @@ class Hop(NamedTuple):
     sender: int
     receiver: int
 
+    @property
+    def link(self) -> Link:
+        return self.sender, self.receiver
+
 
 Journey = Tuple[int, FrozenSet[int]]  # the node where a chunk begins, and those that it must reach
 
 
 def journeys_of(question: Question, size: int) -> List[Journey]:
     """The chunks of a collective that moves data, or of the one that a sum is backwards."""
-    everywhere, root = frozenset(range(size)), question.root
+    nodes, root = range(size), question.root
     journeys: Dict[str, List[Journey]] = {
-        "all_gather": [(block, everywhere) for block in range(size)],
-        "broadcast": [(root, everywhere)],
-        "gather": [(block, frozenset([root])) for block in range(size)],
-        "scatter": [(root, frozenset([block])) for block in range(size)],
+        "all_gather": [(node, frozenset(nodes)) for node in nodes],
+        "broadcast": [(root, frozenset(nodes))],
+        "gather": [(node, frozenset([root])) for node in nodes],
+        "scatter": [(root, frozenset([node])) for node in nodes],
     }
     moves = BACKWARDS.get(question.collective, question.collective)
     return [each for each in journeys[moves] for _ in range(question.chunks)]
@@ -160,21 +164,18 @@ def limit_width(
     z3: Any, solver: Any, network: Network, hops: Dict[Hop, Any], question: Question
 ) -> None:
     """In each step a link carries at most its width times the rounds of the step."""
-    extra = question.rounds - question.steps
+    steps, extra = range(question.steps), question.rounds - question.steps
     # [step - 1][k] whether the step has at least k + 2 rounds.
-    more = [
-        [z3.Bool(f"r{step}_{k}", solver.ctx) for k in range(extra)]
-        for step in range(question.steps)
-    ]
+    more = [[z3.Bool(f"r{step}_{k}", solver.ctx) for k in range(extra)] for step in steps]
     for rounds in more:
         solver.add([z3.Implies(b, a) for a, b in zip(rounds, rounds[1:])])
     if extra:
         solver.add(z3.AtMost(*sum(more, []), extra))
-    carried: Dict[Tuple[int, int, int], List[Any]] = {}
+    carried: Dict[Tuple[int, Link], List[Any]] = {}
     for hop, sentence in hops.items():
-        carried.setdefault((hop.step, hop.sender, hop.receiver), []).append(sentence)
-    for (step, sender, receiver), sentences in carried.items():
-        width = network.links[sender, receiver]
+        carried.setdefault((hop.step, hop.link), []).append(sentence)
+    for (step, link), sentences in carried.items():
+        width = network.links[link]
         # A round that the step does not have counts as a load.
         load = [(each, 1) for each in sentences]
         load += [(z3.Not(each), width) for each in more[step - 1]]
@@ -182,41 +183,30 @@ def limit_width(
 
 
 def backwards(hops: Sequence[Hop], steps: int) -> List[Hop]:
-    turned = [
-        Hop(steps + 1 - step, chunk, receiver, sender) for step, chunk, sender, receiver in hops
-    ]
+    """The same journeys from their ends to their beginnings, in the order of the new steps."""
+    turned = [Hop(steps + 1 - step, chunk, to, start) for step, chunk, start, to in hops]
     return sorted(turned, key=lambda hop: hop.step)
 
 
 def rounds_of(hops: Sequence[Hop], network: Network, steps: int) -> List[int]:
     """How many rounds each step takes."""
-    carried = Counter((hop.step, hop.sender, hop.receiver) for hop in hops)
-    return [
-        max(
-            [
-                1,
-                *(
-                    -(-count // network.links[sender, receiver])
-                    for (at, sender, receiver), count in carried.items()
-                    if at == step
-                ),
-            ]
-        )
-        for step in range(1, steps + 1)
-    ]
+    rounds = [1] * steps
+    for (step, link), chunks in Counter((hop.step, hop.link) for hop in hops).items():
+        rounds[step - 1] = max(rounds[step - 1], -(-chunks // network.links[link]))
+    return rounds
 
 
 def messages_of(hops: Sequence[Hop], action: str) -> List[Message]:
     """Chunks that lie side by side and travel together are one message."""
     messages: List[Message] = []
-    last: Dict[Tuple[int, int, int], Message] = {}  # of a step, over a link
-    for step, chunk, sender, receiver in hops:
-        message = last.get((step, sender, receiver))
-        if message and message.first + message.count == chunk:
+    last: Dict[Tuple[int, Link], Message] = {}  # of a step, over a link
+    for hop in hops:
+        message = last.get((hop.step, hop.link))
+        if message and message.first + message.count == hop.chunk:
             message.count += 1
             continue
-        messages.append(Message(sender, receiver, chunk, 1, action))
-        last[step, sender, receiver] = messages[-1]
+        messages.append(Message(*hop.link, hop.chunk, 1, action))
+        last[hop.step, hop.link] = messages[-1]
     return messages
 
 
@@ -241,7 +231,7 @@ def synthesize(question: Question, network: Network) -> Tuple[Json, List[int]]:
     RingsideError for a question that has no sense, and where z3 is missing."""
     check_question(question, network)
     about, part = COLLECTIVES[question.collective], question
-    actions = ["add"] if about.reduces else ["overwrite"]
+    actions = ["add" if about.reduces else "overwrite"]
     if question.collective == "all_reduce":
         actions = ["add", "overwrite"]
         part = replace(question, steps=question.steps // 2, rounds=question.rounds // 2)
@@ -289,13 +279,9 @@ def run(args: argparse.Namespace) -> None:
     about = COLLECTIVES[args.collective]
     if args.root != 0 and not about.has_root:
         raise UsageError(f"{args.collective} has no root: leave out --root")
+    rounds = args.rounds or args.steps
     question = Question(
-        args.collective,
-        args.root,
-        args.chunks,
-        args.steps,
-        args.rounds or args.steps,
-        args.time_limit,
+        args.collective, args.root, args.chunks, args.steps, rounds, args.time_limit
     )
     network = network_named(args.topology, args.ranks)
     asked, out, start = in_words(question, network), text_beside(args.json), time.monotonic()
@@ -340,49 +326,47 @@ Examples:
       what it found, step by step
 """
 
+OPTIONS = [
+    Option(
+        "collective NAME",
+        "all_gather, broadcast, gather, scatter, reduce_scatter, reduce or all_reduce",
+        required=True,
+    ),
+    Option(
+        "-n,--ranks N", "Number of ranks, 2 to 64 [4, or those of the network]", in_range(2, 64)
+    ),
+    Option(
+        "--topology NETWORK",
+        "ring (both ways), line, star (around rank 0), full, dgx1, or a file FILE.json [ring]",
+        default="ring",
+    ),
+    Option("--steps S", "Steps, one after the other", at_least_one("step"), required=True),
+    Option(
+        "--rounds R",
+        "Rounds in all steps together: in each, a link carries as many chunks as it is wide [S]",
+        at_least_one("round"),
+    ),
+    Option(
+        "--chunks C",
+        "Chunks of each rank's block; of a broadcast and a reduce, of the buffer [1]",
+        at_least_one("chunk"),
+        default=1,
+    ),
+    Option(
+        "--root RANK", "The root of a broadcast, reduce, gather or scatter [0]", whole_number, 0
+    ),
+    Option("--time-limit SECONDS", "Give up after so long [300]", above_zero, 300.0),
+    Option(
+        "--json FILE",
+        "Write the algorithm to this file, which --algorithm of step, prove and bench reads; - "
+        "writes it to standard output",
+    ),
+]
+
 COMMAND = Command(
     "synthesize",
     "Let a solver find an algorithm for a network, or prove that there is none",
     run,
-    [
-        Option(
-            "collective NAME",
-            "all_gather, broadcast, gather, scatter, reduce_scatter, reduce or all_reduce",
-            required=True,
-        ),
-        Option(
-            "-n,--ranks N", "Number of ranks, 2 to 64 [4, or those of the network]", in_range(2, 64)
-        ),
-        Option(
-            "--topology NETWORK",
-            "ring (both ways), line, star (around rank 0), full, dgx1, or a file FILE.json [ring]",
-            default="ring",
-        ),
-        Option("--steps S", "Steps, one after the other", at_least_one("step"), required=True),
-        Option(
-            "--rounds R",
-            "Rounds in all steps together: in each, a link carries as many chunks as "
-            "it is wide [S]",
-            at_least_one("round"),
-        ),
-        Option(
-            "--chunks C",
-            "Chunks of each rank's block; of a broadcast and a reduce, of the buffer [1]",
-            at_least_one("chunk"),
-            default=1,
-        ),
-        Option(
-            "--root RANK",
-            "The root of a broadcast, reduce, gather or scatter [0]",
-            whole_number,
-            default=0,
-        ),
-        Option("--time-limit SECONDS", "Give up after so long [300]", above_zero, default=300.0),
-        Option(
-            "--json FILE",
-            "Write the algorithm to this file, which --algorithm of step, prove and "
-            "bench reads; - writes it to standard output",
-        ),
-    ],
+    OPTIONS,
     NOTES,
 )
