@@ -125,7 +125,7 @@ void resume(Plan& plan, const CheckFiles& check_files) {
   if (plan.accept_changes) run.checksums.reset();
   if (plan.data.empty()) plan.data = run.data;
   plan.vocabulary = std::make_shared<Vocabulary>(transformer::vocabulary_of(plan.data));
-  require_vocabulary_of(run, *plan.vocabulary);
+  require_vocabulary_of(run, *plan.vocabulary, plan.data);
   refuse_if(plan.has("--dtype") && plan.dtype != run.dtype,
             "the run in {} is in {}: it cannot continue in {}", folder,
             autograd::name_of(run.dtype), autograd::name_of(plan.dtype));

@@ -102,7 +102,8 @@ void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
           run.directory.string());
 }
 
-void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& vocabulary) {
+void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& vocabulary,
+                           const std::vector<std::filesystem::path>& data) {
   if (vocabulary.fingerprint() == run.tokenizer) return;
   const std::string folder = run.directory.string();
   require(run.tokenizer != 0,
@@ -112,7 +113,7 @@ void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& v
   require(!vocabulary.is_bytes(),
           "the run in {} was trained with a tokenizer, and its text must be encoded: {}, then add "
           "--data NAME.u16",
-          folder, command_to_encode(folder, run.data));
+          folder, command_to_encode(folder, data));
   fail(
       "the run in {} was trained with another tokenizer than that of {}: encode the text with its "
       "own ({})",

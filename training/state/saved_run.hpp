@@ -42,10 +42,11 @@ void add_checksums(transformer::Metadata& metadata, const Checksums& checksums);
 // that is missing or invalid.
 SavedRun saved_run_from(const transformer::Metadata& metadata);
 
-// Throw Error unless the run was trained on a text with this fingerprint, or on these tokens.
-// load_state() also checks; a launcher checks before it starts ranks.
+// Throw Error unless the run was trained on a text with this fingerprint, or with this vocabulary,
+// which is that of `data`. load_state() also checks; a launcher checks before it starts ranks.
 void require_text_of(const SavedRun& run, std::uint32_t fingerprint);
-void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& vocabulary);
+void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& vocabulary,
+                           const std::vector<std::filesystem::path>& data);
 
 // What the user types to encode a text: "ringside tokenize --tokenizer t/ --data book.txt --out
 // NAME.u16". Without `text` the default corpus.

@@ -245,7 +245,7 @@ void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
           "or is damaged; use --init to start from the parameters alone",
           run.directory.string(), run.file.filename().string());
   require_text_of(run, trainer.corpus().fingerprint());
-  require_vocabulary_of(run, trainer.corpus().vocabulary());
+  require_vocabulary_of(run, trainer.corpus().vocabulary(), run.data);
   try {
     std::set<std::string> known;
     Inventory state;

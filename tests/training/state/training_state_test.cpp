@@ -184,10 +184,9 @@ TEST_CASE("a run on tokens is saved with its tokenizer and resumes bit for bit")
   CHECK_NOTHROW(
       save_run(directory.path(), second->model, second->trainer, vocabulary));  // over its own
 
-  SavedRun saved = read_run(directory.path());
-  saved.data = {"/text/a.txt", "/text/b"};
+  const SavedRun saved = read_run(directory.path());
   const auto resume_with = [&](const Vocabulary& other) {
-    return error_of([&] { require_vocabulary_of(saved, other); });
+    return error_of([&] { require_vocabulary_of(saved, other, {"/text/a.txt", "/text/b"}); });
   };
   const std::string folder = directory.path().string();
   CHECK(resume_with(vocabulary) == "no error");
@@ -224,7 +223,7 @@ TEST_CASE("a run is not saved next to the tokenizer of another") {
   CHECK_FALSE(fs::exists(directory.path() / "model.safetensors"));
   TemporaryDirectory empty;
   save_run(empty.path(), bytes.model, bytes.trainer);
-  CHECK(error_of([&] { require_vocabulary_of(read_run(empty.path()), other); }) ==
+  CHECK(error_of([&] { require_vocabulary_of(read_run(empty.path()), other, {}); }) ==
         "the run in " + empty.path().string() +
             " was trained on bytes and cannot continue with the tokens in mine: give its text with "
             "--data");
