@@ -363,6 +363,20 @@ def test_text_is_read_as_the_core_reads_it():
         )
 
 
+def test_the_default_corpus_is_the_library_of_the_compiler_here():
+    assert (corpus.default_corpus() / "vector").exists()
+    there, os.environ["CXX"] = os.environ.get("CXX"), "/nowhere/c++"
+    try:
+        assert error_of(corpus.default_corpus) == (
+            "the compiler /nowhere/c++ does not say where the C++ standard library headers are: "
+            "name a text with --data"
+        )
+    finally:
+        os.environ.pop("CXX")
+        if there:
+            os.environ["CXX"] = there
+
+
 # The command.
 
 
