@@ -19,7 +19,7 @@ if(RINGSIDE_HAS_CUDA)
   list(APPEND installed ringside_cuda_kernels ringside_cuda_autograd_kernels)
 endif()
 
-install(TARGETS ringside ringside-bench ringside-lab ${installed} ringside_options ringside_c EXPORT RingsideTargets)
+install(TARGETS ringside ringside-bench ${installed} ringside_options ringside_c EXPORT RingsideTargets)
 install(TARGETS ringside_emulated EXPORT RingsideTargets DESTINATION lib)  # where the program looks
 install(FILES collectives/c_interface/ringside.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(collectives/c_interface/ringside.pc.in ${PROJECT_BINARY_DIR}/ringside.pc @ONLY)
@@ -54,4 +54,4 @@ configure_package_config_file(cmake/RingsideConfig.cmake.in ${PROJECT_BINARY_DIR
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/RingsideConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/RingsideConfig.cmake ${PROJECT_BINARY_DIR}/RingsideConfigVersion.cmake
-  cmake/FindPCRE2.cmake DESTINATION ${package})
+  DESTINATION ${package})

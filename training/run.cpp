@@ -121,9 +121,8 @@ void Run::sample(std::int64_t step) {
   const bool due = is_last || (plan_.sample_every > 0 && step % plan_.sample_every == 0);
   if (plan_.sample_tokens == 0 || !due) return;
   if (!writes() && !trainer_->strategy().forward_communicates()) return;
-  reporter_.after_sample(
-      step, transformer::generate(*model_, plan_.vocabulary->encode_prompt(sample_beginning),
-                                  plan_.sample_tokens, plan_.sample));
+  reporter_.after_sample(step, transformer::generate(*model_, plan_.vocabulary->beginning(),
+                                                     plan_.sample_tokens, plan_.sample));
 }
 
 void train(const Plan& plan, collectives::ProcessGroup& group, const transformer::Corpus& corpus,

@@ -36,7 +36,8 @@ struct EvalArguments {
   DeviceOption device;
 };
 
-// The checkpoint's vocabulary. Only bits per byte need it, so an unreadable tokenizer is no error.
+// The checkpoint's vocabulary. Only bits per byte need it, so a missing or damaged file is no
+// error.
 std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint,
                                                          std::FILE* out) {
   try {

@@ -50,7 +50,7 @@ import own
 import slides as decks
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["ringside", "ringside-bench", "ringside-lab"]  # ringside runs the others for their commands, which handouts type
+PROGRAMS = ["ringside", "ringside-bench"]  # ringside runs the others for their commands, which handouts type
 FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "transformer"]
 
 

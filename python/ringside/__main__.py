@@ -16,6 +16,7 @@ COMMANDS: Dict[str, str] = {
     "synthesize": "synthesize",
     "msccl": "msccl",
     "timeline": "timeline",
+    "tokenize": "tokenize",
     "account": "account",
     "simulate": "simulate",
     "watch": "watch",
@@ -95,6 +96,10 @@ def main(words: List[str]) -> int:
         return 0
     if named:
         words = [named[0], "--help"]
+    if words[0] == "generate":
+        from ringside.lab.generate import generate
+
+        return generate(words[1:])
     if words[0] not in COMMANDS:
         return become_program(words)
     return command_line.run_command(command_named(words[0]), words[1:])

@@ -15,6 +15,7 @@ from ringside.command_line import (
     Flag,
     Option,
     UsageError,
+    Words,
     at_least_one,
     described,
     help_text,
@@ -62,6 +63,21 @@ def test_arguments_reach_the_command():
     assert args.algorithm == "ring" and args.ranks == 8 and args.time_limit == 2.5
     assert args.bytes == [4, 8] and args.list is True
     assert run("tree")[0] == 0 and seen[1].ranks == 4 and seen[1].list is False
+
+
+def test_lists_of_words():
+    takes = Command(
+        "take", "Take words", seen.append, [Words("text TEXT", "Any"), Words("--data PATH", "Some")]
+    )
+    for words, text, data in (
+        ((), [], None),
+        (("a", "b"), ["a", "b"], None),
+        (("a", "--data", "x", "y", "--data", "z"), ["a"], ["x", "y", "z"]),
+    ):
+        del seen[:]
+        assert run(*words, command=takes) == (0, "", "")
+        assert (seen[0].text, seen[0].data) == (text, data)
+    assert "--data needs a value: PATH" in run("--data", command=takes)[2]
 
 
 def test_wrong_arguments_are_sentences():

@@ -55,7 +55,7 @@ transformer::Metadata metadata_of(const transformer::Model& model, const Trainer
   transformer::Metadata metadata{
       {"step", fmt::format("{}", trainer.steps_taken())},
       {"text", fmt::format("{}", trainer.corpus().fingerprint())},
-      {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary_fingerprint())}};
+      {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary().fingerprint())}};
   Plan plan;
   plan.options = trainer.options(), plan.dtype = model.dtype(), plan.data = data;
   for (const Option& row : kept_options(plan))
@@ -84,6 +84,14 @@ SavedRun saved_run_from(const transformer::Metadata& metadata) {
   return run;
 }
 
+std::string command_to_encode(const std::filesystem::path& tokenizer,
+                              const std::vector<std::filesystem::path>& text) {
+  std::string command = "ringside tokenize --tokenizer " + tokenizer.string();
+  if (!text.empty()) command += " --data";
+  for (const auto& path : text) command += " " + path.string();
+  return command + " --out NAME.u16";
+}
+
 void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
   require(fingerprint == run.text,
           "the run in {} was trained on another text: give the same --data, or start from its "
@@ -91,20 +99,22 @@ void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
           run.directory.string());
 }
 
-void require_vocabulary_of(const SavedRun& run, std::uint32_t fingerprint) {
-  if (fingerprint == run.tokenizer) return;
+void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& vocabulary,
+                           const std::vector<std::filesystem::path>& data) {
+  if (vocabulary.fingerprint() == run.tokenizer) return;
+  const std::string folder = run.directory.string();
   require(run.tokenizer != 0,
-          "the run in {} was trained on bytes and cannot continue with a tokenizer: leave out "
-          "--tokenizer, and move the tokenizer.json out of the folder if there is one",
-          run.directory.string());
-  require(fingerprint != 0,
-          "the run in {} was trained with a tokenizer, but its tokenizer.json is missing: give the "
-          "same tokenizer with --tokenizer",
-          run.directory.string());
+          "the run in {} was trained on bytes and cannot continue with the tokens in {}: give its "
+          "text with --data",
+          folder, vocabulary.name());
+  require(!vocabulary.is_bytes(),
+          "the run in {} was trained with a tokenizer, and its text must be encoded: {}, then add "
+          "--data NAME.u16",
+          folder, command_to_encode(folder, data));
   fail(
-      "the run in {} was trained with another tokenizer: give the same one with --tokenizer, or "
-      "leave out --tokenizer if its own tokenizer.json still exists",
-      run.directory.string());
+      "the run in {} was trained with another tokenizer than that of {}: encode the text with its "
+      "own ({})",
+      folder, vocabulary.name(), command_to_encode(folder, {}));
 }
 
 std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions& now) {
