@@ -77,17 +77,15 @@ class Flight:
         return ranks[rank] if rank < len(ranks) else rank
 
 
-GroupKey = Tuple[str, str]  # name and `about` of a TorchGroup
+# A group of PyTorch: its name, a number or a hash, and what it is for: "default_pg".
+TorchGroup = Tuple[str, str]
 
 
-@dataclass
-class TorchGroup:
+class Members(NamedTuple):
     """What a record of PyTorch says of a group."""
 
-    name: str  # a number or a hash
-    about: str  # what the group is for: "default_pg"
     ranks: List[int]  # of the job; where the record does not say, the rank that wrote it
-    place: str  # of its first entry
+    place: str  # of the first entry of the group
 
 
 @dataclass
@@ -99,8 +97,8 @@ class Record:
     rank: int  # of the job
     size: Optional[int] = None  # of the job; None: the record does not say
     flight: Optional[Flight] = None
-    groups: Dict[GroupKey, TorchGroup] = field(default_factory=dict)
-    calls: List[Tuple[GroupKey, Call]] = field(default_factory=list)
+    groups: Dict[TorchGroup, Members] = field(default_factory=dict)
+    calls: List[Tuple[TorchGroup, Call]] = field(default_factory=list)
     # When its calls began, in ns, by group and number: two records may share some.
     times: Dict[Tuple[str, int], int] = field(default_factory=dict)
     most_apart: int = 600 * SECOND  # by how much the times of ranks of one job may differ
@@ -327,14 +325,14 @@ def size_of(content: Any) -> Optional[int]:
     return None
 
 
-def group_of(record: Record, content: Any, entry: Any, place: str) -> GroupKey:
+def group_of(record: Record, content: Any, entry: Any, place: str) -> TorchGroup:
     """The group of an entry, which the record has from now on."""
     names = get(entry, "process_group", LIST, place)
     name = get(names, 0, str, f"{place}process_group ")
     about = get(names, 1, str, f"{place}process_group ")
     if (name, about) not in record.groups:
         ranks = configured_ranks(content, name) or [record.rank]
-        record.groups[name, about] = TorchGroup(name, about, ranks, place)
+        record.groups[name, about] = Members(ranks, place)
     return name, about
 
 
@@ -377,32 +375,33 @@ def ranks_of_groups(records: Iterable[Record]) -> Dict[str, List[int]]:
     """The ranks of each group of PyTorch. Where no record has them: those that called in it."""
     ranks: Dict[str, set] = {}
     for record in records:
-        for group in record.groups.values():
-            if record.rank not in ranks.setdefault(group.name, set()):
-                ranks[group.name].update(group.ranks)
+        for (name, _), members in record.groups.items():
+            if record.rank not in ranks.setdefault(name, set()):
+                ranks[name].update(members.ranks)
     return {name: sorted(each) for name, each in ranks.items()}
 
 
 def torch_flights(record: Record, ranks_of: Dict[str, List[int]], size: int) -> List[Flight]:
     """One for each group of a record. A call's operation and algorithm are not in it."""
     flights: Dict[str, Flight] = {}
-    flight_of: Dict[GroupKey, Flight] = {}
-    for key, group in record.groups.items():
-        rank, ranks, name = record.rank, list(range(size)), ""
-        if group.about != "default_pg":
-            ranks = ranks_of[group.name]
+    flight_of: Dict[TorchGroup, Flight] = {}
+    for (name, about), members in record.groups.items():
+        rank, ranks, group = record.rank, list(range(size)), ""
+        if about != "default_pg":
+            ranks = ranks_of[name]
             if record.rank not in ranks:
                 raise NotARecord(
-                    f"{group.place}rank {record.rank} does not belong to its group {group.name}"
+                    f"{members.place}rank {record.rank} does not belong to its group {name}"
                 )
             rank = ranks.index(record.rank)
-            about = group.about if group.about not in ("", "undefined") else f"group {group.name}"
-            name = f"{about}@{','.join(map(str, ranks))}"
-        flight_of[key] = flights.setdefault(name, Flight(rank, len(ranks), name))
-    for key, call in record.calls:
+            named = about if about not in ("", "undefined") else f"group {name}"
+            group = f"{named}@{','.join(map(str, ranks))}"
+        flight_of[name, about] = flights.setdefault(group, Flight(rank, len(ranks), group))
+    for torch_group, call in record.calls:
+        flight = flight_of[torch_group]
         if call.collective in ("gather", "scatter"):
-            call.count *= flight_of[key].size
-        flight_of[key].calls.append(call)
+            call.count *= flight.size
+        flight.calls.append(call)
     return [flight for flight in flights.values() if flight.calls]
 
 
