@@ -446,21 +446,25 @@ class ProcessGroup(dist.ProcessGroup):
         require_alike([output], [input])
         received = self._block_lengths(output, output_splits, "output")
         sent = self._block_lengths(input, input_splits, "input")
+        # Blocks that are told may be equal on this rank and not on others.
+        equal = not output_splits and not input_splits and sent == received
         memory = [contiguous(input), contiguous(output)]
-        return self._all_to_all(memory, sent, received, opts, [output])
+        return self._all_to_all(memory, sent, received, equal, opts, [output])
 
     def alltoall(self, outputs, inputs, opts=None):
         require_alike(outputs, inputs)
         sent, received = ([each.numel() for each in tensors] for tensors in (inputs, outputs))
-        return self._all_to_all([flat(inputs), memory_for(outputs)], sent, received, opts, outputs)
+        memory = [flat(inputs), memory_for(outputs)]
+        return self._all_to_all(memory, sent, received, False, opts, outputs)
 
-    def _all_to_all(self, memory, sent, received, opts, outputs):
-        """`sent` and `received`: the elements of the block for, and from, each rank."""
+    def _all_to_all(self, memory, sent, received, equal, opts, outputs):
+        """`sent` and `received`: the elements of the block for, and from, each rank. `equal`: all
+        blocks of all ranks are."""
         source, used = memory
         address, count, type = moved(source)
         width = max(1, count // max(1, source.numel()))  # bytes of an unknown type
         lists = None, None
-        if len(set(sent + received)) > 1:
+        if not equal:
             lists = [lib.list_of(n * width for n in lengths) for lengths in (sent, received)]
         arguments = address, used.data_ptr(), sent[0] * width, *lists, type
         return self._call("all_to_all", arguments, opts, memory, outputs)
