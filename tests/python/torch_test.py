@@ -180,6 +180,16 @@ def collectives(rank, size, folder, backend):
             torch.equal(each, values((2,), type, r)) for r, each in enumerate(few)
         )
 
+    # Blocks that are equal on rank 0 alone: the others cannot know
+    blocks = [[2 if r == to > 0 else 1 for to in range(size)] for r in range(size)]
+    sent, received = blocks[rank], [blocks[r][rank] for r in range(size)]
+    rows = torch.empty(sum(received), dtype=torch.int64)
+    dist.all_to_all_single(rows, torch.full((sum(sent),), rank), received, sent)
+    assert rows.tolist() == [r for r in range(size) for _ in range(received[r])]
+    listed = [torch.empty(n, dtype=torch.int64) for n in received]
+    dist.all_to_all(listed, [torch.full((n,), rank) for n in sent])
+    assert torch.equal(torch.cat(listed), rows)
+
     for type in torch.uint8, torch.int32, torch.int64:
         for op in ops.BAND, ops.BOR, ops.BXOR:
             ours = torch.arange(rank, rank + 9).to(type)
