@@ -100,8 +100,7 @@ Trainer::Trainer(transformer::Model& model, const transformer::Corpus& corpus,
       strategy_(&strategy),
       options_(validated(options, model.config(), corpus, strategy.data_ranks())),
       observer_(std::move(observer)),
-      learning_rate_{options.learning_rate, options.min_learning_rate, options.warmup,
-                     options.steps},
+      learning_rate_(options.rates()),
       training_(corpus.training(), options.sequence, options.seed ^ batch_stream) {
   const transformer::PackedTokens& held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence))

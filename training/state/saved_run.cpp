@@ -125,6 +125,11 @@ std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions
   for (std::size_t i = 0; i < old_rows.size(); ++i)
     if (const std::string was = old_rows[i].get(), is = new_rows[i].get(); was != is)
       changes.push_back(fmt::format("{} was {} and is {}", old_rows[i].kept, was, is));
+  const double as_before = run.options.rates().at(run.step), next = now.rates().at(run.step);
+  if (next != as_before && run.step > 0)
+    changes.push_back(
+        fmt::format("the learning rate was {:.3g} in step {} and is {:.3g} in step {}",
+                    run.options.rates().at(run.step - 1), run.step, next, run.step + 1));
   return changes;
 }
 

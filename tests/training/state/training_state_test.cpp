@@ -248,6 +248,17 @@ TEST_CASE("a checkpoint describes its run") {
   options.seed = 6;
   CHECK(changes_since(saved, options) ==
         std::vector<std::string>{"batch was 4 and is 8", "seed was 5 and is 6"});
+
+  // The schedule of the learning rate follows the number of steps.
+  options.batch = 4;
+  options.seed = 5;
+  options.steps *= 2;
+  const double before = saved.options.rates().at(6), after = options.rates().at(7);
+  CHECK(changes_since(saved, options) ==
+        std::vector<std::string>{
+            fmt::format("steps was {} and is {}", saved.options.steps, options.steps),
+            fmt::format("the learning rate was {:.3g} in step 7 and is {:.3g} in step 8", before,
+                        after)});
 }
 
 TEST_CASE("the keys of a state file's metadata are those of every version") {
