@@ -1,4 +1,4 @@
-"""The pages of `ringside account`, `simulate` and `timeline` as a browser draws them.
+"""The pages of `ringside account` and `simulate` as a browser draws them.
 
 page_test.py CASE ...     the functions test_CASE below; without CASE all
 """
@@ -69,5 +69,5 @@ def test_a_page_may_have_any_text_and_shows_it_without_a_script():
 
 
 if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()
+    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
+        globals()["test_" + name]()
