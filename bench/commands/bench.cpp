@@ -23,7 +23,7 @@
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "cli/program/other_programs.hpp"
+#include "cli/pictures/python_svg.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/call.hpp"
 #include "collectives/run_threads.hpp"

@@ -13,7 +13,7 @@
 #include "bench/training/step_table.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
-#include "cli/program/other_programs.hpp"
+#include "cli/pictures/python_svg.hpp"
 #include "collectives/work.hpp"
 #include "ddp/bucket_sizes/bucket_model.hpp"
 #include "ddp/gradient_hooks.hpp"

@@ -18,7 +18,7 @@
 #include "bench/training/train_report.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
-#include "cli/program/other_programs.hpp"
+#include "cli/pictures/python_svg.hpp"
 #include "training/product_calibration.hpp"
 
 namespace ringside::cli {

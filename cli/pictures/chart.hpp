@@ -1,6 +1,6 @@
 // A chart: lines, points or stacked areas over one axis. A page carries it as JSON, which its
 // script draws (report/report.hpp); Python draws it into a file of its own
-// (program/other_programs.hpp).
+// (python_svg.hpp).
 #pragma once
 
 #include <string>

@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.hpp"
 #include "cli/options/cli11_names.hpp"
 #include "cli/program/reference.hpp"
 
@@ -17,10 +16,6 @@ void become_program_with(std::string_view command);
 // Replaces this process by the Python package, with the same arguments: for a command of this
 // program that leaves a part of its work to Python.
 [[noreturn]] void become_python(std::string_view command);
-
-// Has Python draw a picture (python/ringside/lab/svg.py has its form), and writes the SVG file.
-// Throws Error that names the file and `what` ("the plot") if it cannot be written.
-void write_svg_file(const std::string& path, const Json& picture, const char* what);
 
 // A command that another program has, as that program's own help tells it. Where the program is not
 // built, or does not tell it, the description says what to build.

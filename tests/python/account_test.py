@@ -1,7 +1,4 @@
-"""`ringside account` as a user sees it.
-
-account_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside account` as a user sees it."""
 
 import json
 import math
@@ -261,8 +258,3 @@ def test_it_needs_no_program_and_answers_in_a_second():
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
-        globals()["test_" + name]()

@@ -1,11 +1,7 @@
-"""The commands that are Python: their arguments, their help, and what goes wrong, without a build.
-
-command_line_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""The commands that are Python: their arguments, their help, and what goes wrong, without a build."""
 
 import io
 import json
-import sys
 from contextlib import redirect_stderr, redirect_stdout
 
 from ringside.__main__ import COMMANDS, commands_as_json, main
@@ -160,8 +156,3 @@ def test_completions_learn_the_options_of_a_command():
             assert "--help\tPrint this help message and exit" in out.getvalue().splitlines()
             with redirect_stdout(io.StringIO()):
                 assert main(["help", *words]) == 0  # here, and not by the program
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

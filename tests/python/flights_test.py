@@ -1,7 +1,4 @@
-"""`ringside postmortem` of PyTorch's flight records, and of Ringside's without the program.
-
-flights_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside postmortem` of PyTorch's flight records, and of Ringside's without the program."""
 
 import contextlib
 import gzip
@@ -11,7 +8,6 @@ import os
 import pickle
 import random
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -613,8 +609,3 @@ Left out:
     assert refusal({"0.flight": b"short"}) == (
         "FOLDER/0.flight is not a flight recorder's file, or is cut off, or is of another version"
     )
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,8 +1,6 @@
 """The planner in Python beside runs: the memory of every rank beside its ledger, and the bytes of
 every axis, equal but for the padding of shards and the reports of norm and loss.
 
-    ledger_test.py CASE ...     the functions test_CASE below; without CASE all
-
 RINGSIDE_LEDGER_PROGRAM names the test program that trains on a sample of meshes and writes the
 ledgers (tests/training/mesh/mesh_ledger_test.cpp); with RINGSIDE_WHOLE_TABLE=1 on all of them.
 """
@@ -10,7 +8,6 @@ ledgers (tests/training/mesh/mesh_ledger_test.cpp); with RINGSIDE_WHOLE_TABLE=1 
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -209,8 +206,3 @@ def test_the_account_of_a_plan_is_what_its_run_keeps_and_sends():
     ]
     print(f"{len(cases)} runs")
     assert not faults, "\n".join(faults[:20])
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
-        globals()["test_" + name]()

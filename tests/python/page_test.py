@@ -1,7 +1,4 @@
-"""The pages of `ringside account` and `simulate` as a browser draws them.
-
-page_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""The pages of `ringside account` and `simulate` as a browser draws them."""
 
 import re
 import subprocess
@@ -66,8 +63,3 @@ def test_a_page_may_have_any_text_and_shows_it_without_a_script():
     seen = drawn(page, "document.body.dataset.cell = document.querySelector('td').textContent")
     assert "<b>" not in seen
     assert 'data-cell="&lt;/script&gt;' in seen or 'data-cell="</script>' in seen, seen[-300:]
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
-        globals()["test_" + name]()

@@ -1,10 +1,6 @@
-"""The pipeline schedules in Python beside those of the program, action by action.
-
-pipeline_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""The pipeline schedules in Python beside those of the program, action by action."""
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 
@@ -121,8 +117,3 @@ def test_a_schedule_from_a_file_is_read_by_the_program():
         assert refusal(file, 2, 1).startswith(f"csv:{file} cannot run: ")
         file.write_text("0F0,what\n")
         assert refusal(file, 1, 1).startswith(f"{file}:1:5: expected an action, such as 2F0")
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,12 +1,9 @@
 """The planner in Python: formulas and their text, models and machines from files, and the figures
 of papers and of a course.
-
-    planning_test.py CASE ...     the functions test_CASE below; without CASE all
 """
 
 import json
 import math
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -802,8 +799,3 @@ def test_ranks_of_a_mesh():
     assert mesh.members(4, "tp") == [3, 4, 5] and mesh.members(4, "dp") == [1, 4]
     assert mesh.describe(4) == "dp=1,tp=1"
     assert (mesh.stride("dp"), mesh.stride("pp"), Mesh().text()) == (3, 1, "one device")
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
-        globals()["test_" + name]()

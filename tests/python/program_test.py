@@ -1,7 +1,4 @@
-"""The program and algorithms of one's own from Python, without torch.
-
-program_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""The program and algorithms of one's own from Python, without torch."""
 
 import json
 import os
@@ -246,11 +243,3 @@ def test_no_torch_is_needed():
 
 def test_the_notebook_runs():
     run_notebook(ROOT / "python/ring_to_ddp.ipynb")
-
-
-if __name__ == "__main__":
-    names = [f"test_{name}" for name in sys.argv[1:]] or [
-        name for name in globals() if name.startswith("test_")
-    ]
-    for name in names:
-        globals()[name]()

@@ -1,11 +1,7 @@
-"""`ringside simulate` as a user sees it, and the times of collectives.
-
-simulate_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside simulate` as a user sees it, and the times of collectives."""
 
 import io
 import json
-import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -504,8 +500,3 @@ def test_what_cannot_be_simulated_gets_one_sentence():
     assert "none.csv" in sentence(
         "--model", "llama3-8b", "--mesh", "pp=2", "--schedule", "csv:none.csv"
     )
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

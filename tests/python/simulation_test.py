@@ -1,11 +1,8 @@
 """The longest path through a step: held against the pipeline's own proof in the program, the
 account's formulas, and cases that can be computed by hand.
-
-    simulation_test.py CASE ...     the functions test_CASE below; without CASE all
 """
 
 import json
-import sys
 import time
 from dataclasses import replace
 
@@ -468,8 +465,3 @@ def test_16384_ranks_folded_and_every_rank_in_ten_seconds():
     every = simulate(model, plan, machine, Stragglers(jitter=0.05), fold=False)
     assert time.process_time() - began < 10
     assert len(every.replicas) == 128 and every.step > folded.step
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,13 +1,9 @@
-"""`ringside timeline`: what it shows of a trace.
-
-timeline_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside timeline`: what it shows of a trace."""
 
 import contextlib
 import io
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -242,8 +238,3 @@ def test_a_traced_run_is_shown():
                     assert sent <= arrived and began <= arrived
                     shown.add((rank["rank"], number, sender, round(size * 1e6)))
         assert shown == recorded and len(shown) > 20 and ops > 100
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,7 +1,5 @@
 """`ringside tokenize`: families of tokenizers, any bytes, what the core reads, and fingerprints.
 
-    tokenize_test.py CASE ...     the functions test_CASE below; without CASE all
-
 tokenizers/ has tokenizers and ids that make_tokenizer_reference.py wrote, and fingerprints.json
 what Ringside saved in its checkpoints when it read these files in C++.
 """
@@ -554,8 +552,3 @@ def test_without_the_package_one_sentence_says_what_to_install():
         )
     finally:
         sys.modules["tokenizers"] = there
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,7 +1,4 @@
-"""torch.distributed over Ringside, held against gloo in the same ranks.
-
-torch_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""torch.distributed over Ringside, held against gloo in the same ranks."""
 
 import functools
 import json
@@ -987,11 +984,3 @@ def test_the_notebook_trains_over_its_own_ring():
     assert [line.split(", ")[0] for line in last] == [f"rank {r}: my_ring.json" for r in range(2)]
     weights = [float(line.split()[-1]) for line in last]
     assert weights[0] == weights[1] and abs(weights[0] - 1) < 0.1  # the loss wants 1
-
-
-if __name__ == "__main__":
-    names = sys.argv[1:] or [n[5:] for n in globals() if n.startswith("test_")]
-    for name in names:
-        began = time.monotonic()
-        globals()["test_" + name]()
-        print(f"{name}: passed in {time.monotonic() - began:.1f} s", flush=True)

@@ -4,7 +4,8 @@
 // (corpus_file.hpp), and the text of generated tokens. What is known of its tokens stands in
 //
 //     DIR/tokenizer.json     the tokenizer, for Python and for transformers
-//     DIR/vocabulary.json    {"fingerprint": 764039798, "beginning": [198], "byte_counts": [13, ...]}
+//     DIR/vocabulary.json    {"fingerprint": 764039798, "beginning": [198],
+//                             "byte_counts": [13, ...]}
 #pragma once
 
 #include <cstdint>

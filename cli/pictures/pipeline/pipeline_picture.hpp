@@ -47,7 +47,7 @@ double scale_for(const TimedSchedule& timed,
 // the boxes: forward blue, backward or I orange, W green; a rank's stages in turn dark and light.
 void draw_pipeline(std::ostream& out, const TimedSchedule& timed, int width, bool colour);
 
-// As Python draws it into a file (program/other_programs.hpp), with the micro-batch of each
+// As Python draws it into a file (python_svg.hpp), with the micro-batch of each
 // computation in its box. Forward is blue, backward or I orange, W green; a rank's stages are in
 // turn strong and pale. `title` is for screen readers.
 Json picture_of(const TimedSchedule& timed, const std::string& title);

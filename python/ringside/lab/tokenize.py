@@ -326,6 +326,8 @@ Examples:
   ringside tokenize --tokenizer tokenizer/ --file book.txt --out book.u16
       encode a file, for `ringside eval`
   ringside tokenize --tokenizer tokenizer/ --data notes/ --out notes.u16
-      encode a text for `ringside train --data notes.u16`
+      encode a text for training
+  ringside train --data notes.u16
+      train on these tokens
 """,
 )
