@@ -1,4 +1,4 @@
-"""The pages of `ringside account`, `simulate` and `timeline` as a browser draws them."""
+"""The pages of `ringside account` and `simulate` as a browser draws them."""
 
 import re
 import subprocess
