@@ -19,6 +19,7 @@ using namespace ringside::transformer;
 using autograd::DType;
 using autograd::NamedTensor;
 using autograd::Tensor;
+using tests::contains;
 using tests::tiny_config;
 
 namespace {
