@@ -9,7 +9,7 @@ FROM debian:12
 
 COPY . /ringside
 WORKDIR /ringside
-RUN bash -c 'source tools/lib.sh && install_what_is_missing && build release ringside ringside-bench ringside-lab' \
+RUN bash -c 'source tools/lib.sh && install_what_is_missing && build release ringside ringside-bench' \
     && rm -rf /var/lib/apt/lists/*
 ENV PATH="/ringside/build/release/bin:$PATH"
 

@@ -1,9 +1,9 @@
 #include "base/environment.hpp"
 
-#include <charconv>
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "base/text/read_number.hpp"
 
 namespace ringside {
 
@@ -17,10 +17,8 @@ std::optional<std::int64_t> integer_environment(const char* name, std::int64_t l
                                                 std::int64_t high) {
   const auto text = environment(name);
   if (!text) return std::nullopt;
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  const bool whole = error == std::errc() && end == text->data() + text->size();
-  require(whole && value >= low && value <= high, "{}={} is not an integer from {} to {}", name,
+  const auto value = decimal_number<std::int64_t>(*text);
+  require(value && *value >= low && *value <= high, "{}={} is not an integer from {} to {}", name,
           *text, low, high);
   return value;
 }

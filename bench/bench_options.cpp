@@ -12,8 +12,9 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "base/text/words.hpp"
+#include "bench/backends/library_backends.hpp"
 #include "cli/pictures/numbers.hpp"
-#include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/nccl.hpp"
 #include "collectives/backends/plugin.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
@@ -51,14 +52,14 @@ Enum named(std::string_view name, const char* what) {
 }  // namespace
 
 static std::vector<BenchBackend>& known_backends() {
-  const bool mpi = collectives::mpi_is_here() && in_path("mpirun");
+  const bool mpi = mpi_is_here() && in_path("mpirun");
   const bool cuda = collectives::cuda::built_with_cuda();
   const char* const mpi_packages = "libopenmpi-dev and openmpi-bin";
   static std::vector<BenchBackend> backends = {
       {.name = "tcp"},
       {.name = "shm", .limit = Limit::memory},
       {.name = "threads", .ranks_run_as = RanksRunAs::threads, .limit = Limit::memory},
-      {.name = "gloo", .available = collectives::gloo_is_here(), .package = "libgloo-dev"},
+      {.name = "gloo", .available = gloo_is_here(), .package = "libgloo-dev"},
       {.name = "mpi",
        .ranks_run_as = RanksRunAs::mpirun,
        .limit = Limit::memory,

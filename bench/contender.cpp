@@ -5,11 +5,12 @@
 #include <mutex>
 #include <optional>
 
+#include "bench/backends/library_backends.hpp"
+#include "bench/backends/machine_limits.hpp"
 #include "bench/data.hpp"
 #include "bench/own_core.hpp"
 #include "bench/process_layout.hpp"
-#include "collectives/backends/library_backends.hpp"
-#include "collectives/backends/machine_limits.hpp"
+#include "collectives/backends/nccl.hpp"
 #include "collectives/backends/plugin.hpp"
 #include "collectives/bootstrap/connect.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
@@ -134,8 +135,8 @@ MakeBackend world_of_threads(const Contender& contender, int size) {
       return ours_over(connect_threads(world, rank), announces);
     };
   }
-  const auto barrier = std::make_shared<collectives::PollingBarrier>(size);
-  return [barrier, size](int rank) { return collectives::make_bare_copy(rank, size, *barrier); };
+  const auto barrier = std::make_shared<PollingBarrier>(size);
+  return [barrier, size](int rank) { return make_bare_copy(rank, size, *barrier); };
 }
 
 std::unique_ptr<Backend> connect(const Contender& contender, const RankInfo& meeting) {
@@ -147,8 +148,8 @@ std::unique_ptr<Backend> connect(const Contender& contender, const RankInfo& mee
   if (const std::string& plugin = bench_backend_named(name).plugin; !plugin.empty())
     return collectives::load_plugin(plugin)(meeting);
   if (name == "nccl") return collectives::make_nccl_backend(meeting, {.blocking = true});
-  if (name == "gloo") return collectives::make_gloo_backend(meeting);
-  return collectives::make_mpi_backend();
+  if (name == "gloo") return make_gloo_backend(meeting);
+  return make_mpi_backend();
 }
 
 }  // namespace
@@ -205,7 +206,7 @@ void open_contender(Contender& contender, const RankInfo& meeting) {
     return;
   }
   const std::shared_ptr<Backend> backend =
-      contender.backend ? connect(contender, meeting) : collectives::make_bare_ring(meeting);
+      contender.backend ? connect(contender, meeting) : make_bare_ring(meeting);
   contender.measure = [=, rank = meeting.local_rank,
                        ranks = polling_ranks(contender, meeting.local_size)](
                           const Block& block, std::vector<RankRecord>& records) {

@@ -41,14 +41,14 @@ void add_point(Chart& chart, const Series& series, double bytes, double value) {
 
 }  // namespace
 
-std::string bench_plot(const Json& rows, bool by_algorithm) {
+Json bench_plot(const Json& rows, bool by_algorithm) {
   std::vector<Chart> charts;
   std::vector<std::string> lines;  // in the order of measurement, which determines their colours
   for (const Json& row : rows) {
     const std::string title = counted(row.at("ranks").get<int>(), "rank"),
                       backend = row.at("backend").get<std::string>();
     const Chart empty{
-        title, {.label = "size", .log = true, .tick = size_text}, {"10^9 bytes/s", true}, {}};
+        title, {.label = "size", .log = true, .is_size = true}, {"10^9 bytes/s", true}, {}};
     Chart& chart =
         charts[place_of(charts, empty, [&](const Chart& each) { return each.title == title; })];
     const std::string algorithm = row.at("algorithm"), name = by_algorithm && algorithm != "library"
@@ -65,10 +65,10 @@ std::string bench_plot(const Json& rows, bool by_algorithm) {
   for (Chart& chart : charts)
     for (Series& series : chart.series)
       if (series.points.size() == 1) series.style = Series::dots;  // one size makes no line
-  return svg_file(fmt::format("{} of {}: bus bandwidth by size",
-                              rows.front().at("collective").get<std::string>(),
-                              rows.front().at("type").get<std::string>()),
-                  charts);
+  return picture_of(fmt::format("{} of {}: bus bandwidth by size",
+                                rows.front().at("collective").get<std::string>(),
+                                rows.front().at("type").get<std::string>()),
+                    charts);
 }
 
 }  // namespace ringside::cli

@@ -1,4 +1,4 @@
-// The figures of `ringside bench` as a table, as JSON and as a drawing (plot.cpp).
+// The figures of `ringside bench` as a table, as JSON and as a picture (plot.cpp).
 #pragma once
 
 #include <string>
@@ -49,8 +49,8 @@ Json fastest_of_passes(const Json& rows);
 // of the table, in JSON.
 std::string selection_in_words(const Json& rows);
 
-// An SVG of busbw over bytes on logarithmic axes: one chart for each number of ranks, one line for
-// each backend, or for each of its algorithms. `rows` are those of the table, in JSON.
-std::string bench_plot(const Json& rows, bool by_algorithm);
+// A picture of busbw over bytes on logarithmic axes: one chart for each number of ranks, one line
+// for each backend, or for each of its algorithms. `rows` are those of the table, in JSON.
+Json bench_plot(const Json& rows, bool by_algorithm);
 
 }  // namespace ringside::cli

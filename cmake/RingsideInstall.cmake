@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 get_property(installed GLOBAL PROPERTY RINGSIDE_LIBRARIES)
-list(REMOVE_ITEM installed ringside_cli_launcher ringside_cli_pictures ringside_cli_options ringside_cli_training_options ringside_cli_program ringside_cli_commands ringside_bench ringside_library_backends ringside_judge)  # the programs' own
+list(REMOVE_ITEM installed ringside_cli_launcher ringside_cli_pictures ringside_cli_options ringside_cli_training_options ringside_cli_program ringside_cli_commands ringside_bench ringside_library_backends ringside_nccl ringside_judge)  # the programs' own
 foreach(library ${installed})
   string(REPLACE "ringside_" "" name ${library})
   set_target_properties(${library} PROPERTIES EXPORT_NAME ${name})
@@ -19,7 +19,7 @@ if(RINGSIDE_HAS_CUDA)
   list(APPEND installed ringside_cuda_kernels ringside_cuda_autograd_kernels)
 endif()
 
-install(TARGETS ringside ringside-bench ringside-lab ${installed} ringside_options ringside_c EXPORT RingsideTargets)
+install(TARGETS ringside ringside-bench ${installed} ringside_options ringside_c EXPORT RingsideTargets)
 install(TARGETS ringside_emulated EXPORT RingsideTargets DESTINATION lib)  # where the program looks
 install(FILES collectives/c_interface/ringside.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(collectives/c_interface/ringside.pc.in ${PROJECT_BINARY_DIR}/ringside.pc @ONLY)
@@ -30,7 +30,7 @@ endforeach()
 
 # The commands in Python, where the program looks for them.
 install(DIRECTORY python/ringside DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python FILES_MATCHING PATTERN "*.py"
-  PATTERN "*.json" PATTERN "*.css" PATTERN "*.js")
+  PATTERN "*.json" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js")
 install(FILES python/__main__.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ringside/python)
 
 # The manual page and the completions, as the program writes them.
@@ -54,4 +54,4 @@ configure_package_config_file(cmake/RingsideConfig.cmake.in ${PROJECT_BINARY_DIR
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/RingsideConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/RingsideConfig.cmake ${PROJECT_BINARY_DIR}/RingsideConfigVersion.cmake
-  cmake/FindPCRE2.cmake DESTINATION ${package})
+  DESTINATION ${package})

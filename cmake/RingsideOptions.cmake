@@ -72,7 +72,7 @@ endif()
 # takes three quarters of the time. -O1 fuses no multiplication with an addition, so what computes part of a
 # result stays out: `objdump -d` shows no vfmadd in their objects with -O3 -march=native, but for figures
 # that are only printed.
-set(cold_sources "^(collectives/(algorithm_files|bootstrap|diagnostics|trace)|parallel|training|transformer|zero)/")
+set(cold_sources "^(collectives/(algorithm_files|bootstrap|diagnostics)|parallel|training|transformer|zero)/")
 set(hot_sources training/trainer.cpp)
 
 # ringside_library(NAME SOURCES... [LINK TARGETS...]): defines the static library of one folder.

@@ -26,7 +26,6 @@ set(stand_alone
 # what the compiler makes of one does not depend on others (ringside_stands_alone).
 list(APPEND stand_alone
   autograd/ops/reduce.cpp
-  cli/pictures/lanes.cpp
   cli/pictures/player/cost_lines.cpp
   cli/pictures/player/player_data.cpp
   collectives/bootstrap/rendezvous/mesh.cpp
@@ -47,8 +46,7 @@ list(APPEND stand_alone
   tests/training/memory_test.cpp
   tests/training/trainer_test.cpp
   tests/transformer/checkpoint/safetensors_test.cpp
-  tests/transformer/inference/generation_test.cpp
-  transformer/tokenizer/tokenizer_file.cpp)
+  tests/transformer/inference/generation_test.cpp)
 list(APPEND stand_alone base/json.cpp)  # the only one that includes nlohmann-json
 file(GLOB descriptions CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/exercises/*/exercise.json)
 foreach(description ${PROJECT_SOURCE_DIR}/exercises/clinic/bugs.json ${descriptions})

@@ -1,12 +1,12 @@
 #include "parallel/mesh_shape.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
 #include "base/error.hpp"
 #include "base/text/coordinates.hpp"
+#include "base/text/read_number.hpp"
 #include "base/text/words.hpp"
 #include "parallel/grid.hpp"
 
@@ -51,11 +51,8 @@ std::string describe_axes() {
 
 // "2" -> 2; nullopt if the text is not a whole number from 1 to `largest_size`.
 std::optional<int> size_of(std::string_view text) {
-  int size = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || size < 1 || size > largest_size) return std::nullopt;
-  return size;
+  const auto size = decimal_number<int>(text);
+  return size >= 1 && size <= largest_size ? size : std::nullopt;
 }
 
 }  // namespace

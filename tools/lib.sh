@@ -58,7 +58,7 @@ show_progress() {
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
 libraries="libboost-dev libfmt-dev libcli11-dev nlohmann-json3-dev doctest-dev"
-libraries+=" libopenblas-openmp-dev libpcre2-dev libssl-dev"
+libraries+=" libopenblas-openmp-dev libssl-dev"
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 

@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "base/clock.hpp"
 #include "base/environment.hpp"
 #include "collectives/selection/calibration_file.hpp"
+#include "training/matrix_libraries.hpp"
 
 namespace ringside::training {
 namespace {
@@ -115,8 +115,8 @@ void begin_computing(int threads) {
   autograd::set_threads(threads);
   const auto speeds = kept_speeds();
   const bool otherwise_onednn =
-      speeds.empty() && autograd::blas_does_not_know_processor(autograd::blas_in_use().kernel,
-                                                               autograd::vector_bits_here());
+      speeds.empty() &&
+      blas_does_not_know_processor(autograd::blas_in_use().kernel, vector_bits_here());
   for (const ProductKind& kind : product_kinds) {
     const auto found = speeds.find(name_of(kind));
     const bool faster = found != speeds.end() ? found->second > 1 : otherwise_onednn;

@@ -10,10 +10,10 @@
 #include "training/mesh/mesh_strategy.hpp"
 #include "training/plan/prepare.hpp"
 #include "training/plan/same_options.hpp"
+#include "training/state/step_dump.hpp"
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
-#include "transformer/checkpoint/step_dump.hpp"
 #include "transformer/inference/generation.hpp"
 
 namespace ringside::training {
@@ -109,7 +109,7 @@ void Run::save() {
 void Run::dump(std::int64_t step) const {
   using transformer::SeeTensor;
   const auto name = fmt::format("step{:04}.safetensors", step);
-  transformer::dump_step(
+  dump_step(
       writes() ? plan_.dump / name : std::filesystem::path(),
       [&](const SeeTensor& see) { trainer_->strategy().visit_parameters(*model_, see); },
       [&](const SeeTensor& see) { trainer_->strategy().visit_gradients(*model_, see); });
@@ -121,9 +121,8 @@ void Run::sample(std::int64_t step) {
   const bool due = is_last || (plan_.sample_every > 0 && step % plan_.sample_every == 0);
   if (plan_.sample_tokens == 0 || !due) return;
   if (!writes() && !trainer_->strategy().forward_communicates()) return;
-  reporter_.after_sample(
-      step, transformer::generate(*model_, plan_.vocabulary->encode_prompt(sample_beginning),
-                                  plan_.sample_tokens, plan_.sample));
+  reporter_.after_sample(step, transformer::generate(*model_, plan_.vocabulary->beginning(),
+                                                     plan_.sample_tokens, plan_.sample));
 }
 
 void train(const Plan& plan, collectives::ProcessGroup& group, const transformer::Corpus& corpus,

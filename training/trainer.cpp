@@ -57,10 +57,11 @@ const TrainerOptions& validated(const TrainerOptions& options, const transformer
 void validate(const TrainerOptions& options, const transformer::Config& config,
               const transformer::Corpus& corpus, int ranks) {
   validate(options, config, ranks);
-  require(config.vocabulary >= corpus.vocabulary(), "{} {}, but the model's vocabulary is {}",
-          corpus.tokens_are_bytes() ? "a token here is a byte, and there are"
-                                    : "the text's tokenizer has ids for a vocabulary of",
-          corpus.vocabulary(), config.vocabulary);
+  const transformer::Vocabulary& vocabulary = corpus.vocabulary();
+  require(config.vocabulary >= vocabulary.size(), "{} {}, but the model's vocabulary is {}",
+          vocabulary.is_bytes() ? "a token here is a byte, and there are"
+                                : "the text's tokenizer has ids for a vocabulary of",
+          vocabulary.size(), config.vocabulary);
   transformer::Batches(corpus.training(), options.sequence,
                        options.seed);  // throws if the text is too short
 }
@@ -99,8 +100,7 @@ Trainer::Trainer(transformer::Model& model, const transformer::Corpus& corpus,
       strategy_(&strategy),
       options_(validated(options, model.config(), corpus, strategy.data_ranks())),
       observer_(std::move(observer)),
-      learning_rate_{options.learning_rate, options.min_learning_rate, options.warmup,
-                     options.steps},
+      learning_rate_(options.rates()),
       training_(corpus.training(), options.sequence, options.seed ^ batch_stream) {
   const transformer::PackedTokens& held_out = corpus.validation();
   if (held_out.size() > static_cast<std::size_t>(options.sequence))
@@ -117,7 +117,7 @@ Trainer::Trainer(transformer::Model& model, const transformer::Corpus& corpus,
 void Trainer::prepare() {
   strategy_->prepare(model_);
   require_same_everywhere(corpus_.fingerprint(), "the same text");
-  require_same_everywhere(corpus_.vocabulary_fingerprint(), "the same tokenizer");
+  require_same_everywhere(corpus_.vocabulary().fingerprint(), "the same tokenizer");
 }
 
 void Trainer::require_same_everywhere(double integer, const char* what) {
@@ -242,7 +242,7 @@ std::optional<double> Trainer::validate() {
 // the whole batch, so this needs no communication.
 double Trainer::bits_per_byte(double nats_per_token, const transformer::Batch& whole) const {
   const double tokens = static_cast<double>(whole.target.size()),
-               bytes = static_cast<double>(corpus_.bytes_of(whole.target));
+               bytes = static_cast<double>(corpus_.vocabulary().bytes_of(whole.target));
   return nats_per_token / std::numbers::ln2 * (tokens / bytes);
 }
 

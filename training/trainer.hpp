@@ -46,6 +46,8 @@ struct TrainerOptions {
   double beta1 = 0.9, beta2 = 0.95;      // of AdamW; 0.95 as in Llama (section 2.3)
   std::int64_t validate_every = 0;       // steps between validations; 0: never during the run
   std::int64_t validation_windows = 64;  // most sequences per validation, over all ranks
+
+  LearningRate rates() const { return {learning_rate, min_learning_rate, warmup, steps}; }
 };
 
 // Throws Error with one sentence if a run with these options cannot start. The command line calls

@@ -3,7 +3,7 @@
 // Reading order of transformer/, from the bottom up:
 //
 //     the model       config.hpp, layers.hpp, model.hpp
-//     its text        tokenizer/tokenizer.hpp, data/vocabulary.hpp, data/corpus.hpp,
+//     its text        data/vocabulary.hpp, data/corpus.hpp, data/corpus_file.hpp,
 //                     data/batches.hpp
 //     its training    learning_rate.hpp, parallel_strategy.hpp, trainer.hpp
 //     its use         inference/generation.hpp, inference/evaluation.hpp

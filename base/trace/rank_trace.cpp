@@ -17,16 +17,6 @@ void sort_spans(RankTrace& trace) {
   });
 }
 
-const char* class_of(const TracedSpan& span) {
-  if (span.kind == Trace::Kind::op) return "other";
-  if (span.kind == Trace::Kind::call) return "call";
-  if (span.kind == Trace::Kind::wait) return "wait";
-  if (span.name == "forward") return "forward";
-  if (span.name == "backward weight") return "weight";
-  if (span.name.starts_with("backward")) return "backward";
-  return span.name == "optimizer" || span.name == "clip" ? "optimizer" : "other";
-}
-
 double busy_seconds(const RankTrace& trace, const TracedSpan& span) {
   double busy = span.seconds();
   for (const TracedSpan& wait : trace.spans)

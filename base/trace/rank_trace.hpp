@@ -1,5 +1,5 @@
-// The trace of a rank with times in seconds on one clock, as it is read, drawn and compared: from
-// ranks that ran (collectives/trace/trace_file.hpp), from a file, or from a simulation.
+// The trace of a rank with times in seconds on one clock, as it is gathered from all ranks
+// (training/trace/trace_file.hpp), drawn and written.
 #pragma once
 
 #include <cstdint>
@@ -63,10 +63,6 @@ std::string name_of(const RankTrace& trace);
 
 // By start; of two with the same start, the longer first.
 void sort_spans(RankTrace& trace);
-
-// What a span belongs to, as a class of the palette: "call", "wait", "forward", "backward",
-// "weight" (backward of the weights alone), "optimizer" (and clip) or "other".
-const char* class_of(const TracedSpan& span);
 
 // The seconds of a span in which its rank does not wait.
 double busy_seconds(const RankTrace& trace, const TracedSpan& span);

@@ -23,6 +23,7 @@
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "cli/pictures/python_svg.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/call.hpp"
 #include "collectives/run_threads.hpp"
@@ -92,7 +93,7 @@ void write_figures(const BenchArguments& args, const Json& rows) {
   if (!args.nccl_tests) fmt::print(file_beside(args.json), "{}", selection_in_words(rows));
   if (!args.json.empty()) write_json_file(args.json, rows);
   if (!args.svg.empty())
-    write_text_file(args.svg, bench_plot(rows, args.options.algorithms.size() > 1), "the plot");
+    write_svg_file(args.svg, bench_plot(rows, args.options.algorithms.size() > 1), "the plot");
 }
 
 // Prints the rows of each size as soon as they are complete.

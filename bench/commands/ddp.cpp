@@ -13,12 +13,13 @@
 #include "bench/training/step_table.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
-#include "collectives/trace/trace_file.hpp"
+#include "cli/pictures/python_svg.hpp"
 #include "collectives/work.hpp"
 #include "ddp/bucket_sizes/bucket_model.hpp"
 #include "ddp/gradient_hooks.hpp"
 #include "ddp/replicate.hpp"
 #include "ddp/tensor_collectives.hpp"
+#include "training/trace/trace_file.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -44,8 +45,8 @@ std::vector<StepContender> contenders_of(const DdpArguments& args,
 
 // Medians over a few backwards of one rank, without communication; all ranks of `world` compute at
 // the same time. On a device this waits for each gradient, so backward takes longer than in a step.
-ddp::BackwardTimes time_backward(const transformer::Model& model, const training::Plan& plan,
-                                 ProcessGroup& world) {
+BackwardTimes time_backward(const transformer::Model& model, const training::Plan& plan,
+                            ProcessGroup& world) {
   constexpr int samples = 5;
   std::map<std::string, std::vector<double>> ready;
   std::vector<double> backward;
@@ -70,7 +71,7 @@ ddp::BackwardTimes time_backward(const transformer::Model& model, const training
     synchronise(plan.device);
     backward.push_back(seconds_since(began));
   }
-  ddp::BackwardTimes times{.ready = {}, .seconds = median(backward)};
+  BackwardTimes times{.ready = {}, .seconds = median(backward)};
   for (const auto& [name, seconds] : ready) times.ready[name] = median(seconds);
   return times;
 }
@@ -117,13 +118,13 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
 
 // Measures backward without communication, and all-reduces over each group. Every rank must call
 // it, before the strategies are made.
-std::vector<ddp::BucketForecast> forecasts(const training::Plan& plan,
-                                           std::span<ProcessGroup> groups, double gradient_bytes) {
+std::vector<BucketForecast> forecasts(const training::Plan& plan, std::span<ProcessGroup> groups,
+                                      double gradient_bytes) {
   const transformer::Model model(plan.config, plan.dtype, plan.device);
-  const ddp::BackwardTimes times = time_backward(model, plan, groups[0]);
-  std::vector<ddp::BucketForecast> forecasts;
+  const BackwardTimes times = time_backward(model, plan, groups[0]);
+  std::vector<BucketForecast> forecasts;
   for (ProcessGroup& group : groups)
-    forecasts.push_back({ddp::bucket_sizes(model, times), times.seconds,
+    forecasts.push_back({bucket_sizes(model, times), times.seconds,
                          time_all_reduces(group, gradient_bytes, plan.dtype, plan.device)});
   return forecasts;
 }
@@ -143,7 +144,7 @@ std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>&
       bench.step(c);
     }
   group.barrier();
-  return gather_traces(trace, group);
+  return training::gather_traces(trace, group);
 }
 
 void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
@@ -176,8 +177,8 @@ void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
   }
   write_results(results, args.json);
   if (!args.svg.empty())
-    write_text_file(args.svg, svg_file(figures[0].run.title, {bucket_chart(figures[0])}),
-                    "the drawing");
+    write_svg_file(args.svg, picture_of(figures[0].run.title, {bucket_chart(figures[0])}),
+                   "the drawing");
   if (!args.report.empty())
     write_report(args.report, ddp_report(figures[0], traces), file_beside(args.json));
 }

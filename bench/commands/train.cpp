@@ -18,6 +18,7 @@
 #include "bench/training/train_report.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
+#include "cli/pictures/python_svg.hpp"
 #include "training/product_calibration.hpp"
 
 namespace ringside::cli {
@@ -45,7 +46,7 @@ class TrainBench {
     TrainFigures figures{.run = describe_run(args_),
                          .threads = threads,
                          .tokens = static_cast<double>(args_.batch * args_.sequence),
-                         .libraries = autograd::matrix_libraries(),
+                         .libraries = training::matrix_libraries(),
                          .ops = {}};
     autograd::release_cached_memory();  // of the measurement with another number of threads
     reset_peak_resident_memory();
@@ -135,7 +136,7 @@ class TrainBench {
 };
 
 void bench_as_rank(const TrainArguments& args, std::span<collectives::ProcessGroup> groups) {
-  if (const std::string warning = slow_kernel_warning(autograd::matrix_libraries());
+  if (const std::string warning = slow_kernel_warning(training::matrix_libraries());
       !warning.empty() && args.device.name != "cuda")  // there cuBLAS multiplies
     fmt::print(stderr, "ringside: {}\n", warning);
   std::vector<int> threads = args.thread_counts;
@@ -151,7 +152,7 @@ void bench_as_rank(const TrainArguments& args, std::span<collectives::ProcessGro
     results.push_back(result_of(all.back()));
   }
   write_results(results, args.json);
-  if (!args.svg.empty()) write_text_file(args.svg, train_plot(all), "the drawing");
+  if (!args.svg.empty()) write_svg_file(args.svg, train_plot(all), "the drawing");
 }
 
 void bench_train(const TrainArguments& args) {

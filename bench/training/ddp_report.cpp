@@ -25,7 +25,7 @@ std::string predictions(const DdpFigures& f) {
     text += fmt::format(
         "; by the formula the best bucket has sqrt(s w o) = {:.2f} MB and exposes {:.1f} ms",
         best / 1e6, 1e3 * model.exposed_seconds(s, s / best));
-  const ddp::BucketSize& followed = f.forecast.best();
+  const BucketSize& followed = f.forecast.best();
   return text + fmt::format("; followed in time, the best limit is {:g} MB and exposes {:.1f} ms",
                             followed.mb, 1e3 * f.forecast.exposed(followed));
 }
@@ -90,7 +90,7 @@ Chart bucket_chart(const DdpFigures& f) {
     const double bytes = smallest * std::pow(largest / smallest, i / 60.0);
     formula.points.emplace_back(bytes / 1e6, model.exposed_seconds(total, total / bytes) * 1e3);
   }
-  for (const ddp::BucketSize& size : f.forecast.sizes)
+  for (const BucketSize& size : f.forecast.sizes)
     followed.points.emplace_back(size.mean_bytes() / 1e6, f.forecast.exposed(size) * 1e3);
   return {"Exposed communication by bucket size",
           {"mean bucket size (MB)", true},
@@ -100,7 +100,7 @@ Chart bucket_chart(const DdpFigures& f) {
 
 Figure bucket_figure(const DdpFigures& f) {
   return {
-      "How large should a bucket be?", draw(bucket_chart(f)),
+      "How large should a bucket be?", drawing_of(bucket_chart(f)),
       predictions(f) +
           ". The formula of n buckets is s/(w n) + n o. It holds where backward is slower than "
           "the network. The other curve follows each bucket from the time when it is ready, and "
@@ -137,7 +137,8 @@ Report ddp_report(const DdpFigures& f, const std::vector<RankTrace>& traces) {
       {{"run", f.run.title},
        {"gradients", fmt::format("{:.1f} MB", f.gradient_bytes / 1e6)},
        {"steps", fmt::format("{}, the strategies in turn; medians", f.steps)}},
-      {{"The strategies side by side", "",
+      {{"The strategies side by side",
+        {},
         "network: time in which calls were running. exposed: time in which the rank waited "
         "for them, including for slower ranks. step, network and exposed are those of the "
         "slowest rank. ratio: step time divided by the step time without communication, in "

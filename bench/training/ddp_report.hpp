@@ -5,21 +5,21 @@
 #include <vector>
 
 #include "base/trace/rank_trace.hpp"
+#include "bench/training/bucket_forecast.hpp"
 #include "bench/training/step_bench.hpp"
 #include "bench/training/step_options.hpp"
 #include "cli/pictures/chart.hpp"
 #include "cli/pictures/report/report.hpp"
-#include "ddp/bucket_sizes/bucket_forecast.hpp"
 
 namespace ringside::cli {
 
 // Over one backend.
 struct DdpFigures {
   BenchRun run;
-  int steps = 0;                 // measured ones
-  double gradient_bytes = 0;     // of all parameters
-  std::vector<StepRow> rows;     // the step without communication first, with predictions
-  ddp::BucketForecast forecast;  // with the times of rank 0
+  int steps = 0;              // measured ones
+  double gradient_bytes = 0;  // of all parameters
+  std::vector<StepRow> rows;  // the step without communication first, with predictions
+  BucketForecast forecast;    // with the times of rank 0
 
   std::vector<StepRow> bucketed() const;  // the rows with a bucket size
 };

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "cli/pictures/lanes.hpp"
 #include "cli/pictures/numbers.hpp"
 
 namespace ringside::cli {
@@ -76,23 +75,24 @@ BenchResult result_of(const TrainFigures& f) {
   return {text + "\n", Json::array({figures})};
 }
 
-std::string train_plot(const std::vector<TrainFigures>& all) {
+Json train_plot(const std::vector<TrainFigures>& all) {
   const auto in_words = [](double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); };
-  std::vector<Lane> lanes;
+  Json lanes = Json::array();
+  const auto add = [&](const std::string& name, const std::string& says, double end, Json marks) {
+    lanes.push_back({{"name", name}, {"says", says}, {"end", end}, {"marks", std::move(marks)}});
+  };
   double longest = 0;
   for (const TrainFigures& f : all) {
-    lanes.push_back({.name = counted(f.threads, "thread"), .description = f.run.title});
+    add(counted(f.threads, "thread"), f.run.title, 0, Json::array());
     for (const auto& op : by_time(f)) {
       const double end = op.forward + op.backward;
       longest = std::max(longest, end);
-      lanes.push_back({op.name,
-                       fmt::format("{}: {}", op.name, in_words(end)),
-                       end,
-                       {{"forward", "forward", 0, op.forward, in_words(op.forward)},
-                        {"backward", "backward", op.forward, end, in_words(op.backward)}}});
+      add(op.name, fmt::format("{}: {}", op.name, in_words(end)), end,
+          {{"forward", "forward", 0, op.forward, in_words(op.forward)},
+           {"backward", "backward", op.forward, end, in_words(op.backward)}});
     }
   }
-  return svg_file(all.front().run.title, lanes, longest, 440);
+  return {{"title", all.front().run.title}, {"scale", longest}, {"pixels", 440}, {"lanes", lanes}};
 }
 
 }  // namespace ringside::cli

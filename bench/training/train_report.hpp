@@ -1,12 +1,12 @@
-// The figures of `ringside bench train` as a table, as JSON and as a drawing.
+// The figures of `ringside bench train` as a table, as JSON and as a picture.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "bench/training/step_options.hpp"
+#include "training/matrix_libraries.hpp"
 
 namespace ringside::cli {
 
@@ -15,7 +15,7 @@ struct TrainFigures {
   BenchRun run;
   int threads = 1;
   double tokens = 0;                    // of a step
-  autograd::MatrixLibraries libraries;  // of the CPU
+  training::MatrixLibraries libraries;  // of the CPU
   std::vector<autograd::OpTime> ops;
   double step_seconds = 0;
   double gemm_seconds = 0;    // in matrix products during the step; 0: unknown
@@ -27,8 +27,7 @@ struct TrainFigures {
 
 BenchResult result_of(const TrainFigures& figures);
 
-// An SVG with a bar for each op, forward then backward, the longest op first. Readable on a light
-// and a dark background.
-std::string train_plot(const std::vector<TrainFigures>& all);
+// A picture with a bar for each op, forward then backward, the longest op first.
+Json train_plot(const std::vector<TrainFigures>& all);
 
 }  // namespace ringside::cli

@@ -80,7 +80,7 @@ Table table_of(const Metrics& a, const Metrics& b) {
 Figure chart_of(const std::string& title, const std::string& unit, const Metrics& a,
                 const Metrics& b, const std::function<double(const Step&)>& value) {
   Chart chart{title, {"step"}, {unit}, {}};
-  Figure figure{title, "", "", {{"run", "step", unit}, {}}};
+  Figure figure{title, {}, "", {{"run", "step", unit}, {}}};
   for (const Metrics* run : {&a, &b}) {
     Series series{run->name, run == &a ? Series::line : Series::dashed, {}, run == &a ? 0 : 1};
     for (const Step& step : run->steps) {
@@ -90,7 +90,7 @@ Figure chart_of(const std::string& title, const std::string& unit, const Metrics
     }
     chart.series.push_back(std::move(series));
   }
-  figure.drawing = draw(chart);
+  figure.drawing = drawing_of(chart);
   return figure;
 }
 
@@ -101,7 +101,7 @@ void compare(const CompareOptions& options) {
   fmt::print("{}\n", losses_in_words(a, b));
   if (options.html.empty()) return;
   Report report{fmt::format("{} and {}", a.name, b.name), {}, {}};
-  report.figures.push_back({"Side by side", "", losses_in_words(a, b), table});
+  report.figures.push_back({"Side by side", {}, losses_in_words(a, b), table});
   report.figures.push_back(chart_of("Loss over steps", "loss (bits per byte)", a, b,
                                     [](const Step& s) { return s.bits_per_byte; }));
   report.figures.push_back(

@@ -18,8 +18,8 @@
 #include "cli/pictures/json_file.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
+#include "training/state/step_dump.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
-#include "transformer/checkpoint/step_dump.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
 #include "transformer/data/vocabulary.hpp"
 #include "transformer/inference/evaluation.hpp"
@@ -36,7 +36,8 @@ struct EvalArguments {
   DeviceOption device;
 };
 
-// The checkpoint's vocabulary. Only bits per byte need it, so an unreadable tokenizer is no error.
+// The checkpoint's vocabulary. Only bits per byte need it, so a missing or damaged file is no
+// error.
 std::optional<transformer::Vocabulary> vocabulary_beside(const std::string& checkpoint,
                                                          std::FILE* out) {
   try {
@@ -100,7 +101,7 @@ void evaluate(const EvalArguments& args) {
   const auto known = vocabulary_beside(args.init, file_beside(args.json));
   const auto bits = known ? bits_per_byte(evaluation, sequences, *known, config) : std::nullopt;
   if (!args.json.empty()) write_json(args, evaluation, bits);
-  if (!args.grads.empty()) transformer::save_gradients(args.grads, model);
+  if (!args.grads.empty()) training::save_gradients(args.grads, model);
   if (!args.logits.empty()) write_logits(args, evaluation);
   fmt::print(
       file_beside(args.json),

@@ -1,20 +1,23 @@
 // `ringside generate`: continues a text with a checkpoint.
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/read_file.hpp"
-#include "base/text/printable.hpp"
+#include "base/text/read_number.hpp"
 #include "cli/commands/train/unchanged_checkpoint.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/device_option.hpp"
 #include "cli/options/option_checks.hpp"
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
+#include "cli/program/other_programs.hpp"
 #include "training/memory_check.hpp"
 #include "training/product_calibration.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
@@ -26,7 +29,7 @@ namespace {
 
 struct GenerateArguments {
   std::string init, dtype = "fp32";
-  std::optional<std::string> prompt, prompt_file;
+  std::optional<std::string> prompt, prompt_file, prompt_tokens;
   std::int64_t tokens = 200;
   int threads = 1;
   std::optional<double> memory_limit;
@@ -40,31 +43,48 @@ std::string beginning_from(const GenerateArguments& args) {
   return read_file(*args.prompt_file, "the beginning of the text from");
 }
 
-void require_fits(const transformer::Vocabulary& vocabulary, const transformer::Config& config) {
-  require(vocabulary.is_bytes() || vocabulary.size() <= config.vocabulary,
-          "the tokenizer {} has ids up to {}, but the model's vocabulary is 0 to {}: it belongs to "
-          "another model",
-          vocabulary.name(), vocabulary.size() - 1, config.vocabulary - 1);
+// "464,262,1001" as ids; white space separates them, too.
+std::vector<std::int32_t> ids_from(std::string text) {
+  std::ranges::replace(text, ',', ' ');
+  std::istringstream words(text);
+  std::vector<std::int32_t> ids;
+  bool are_ids = true;
+  for (std::string word; words >> word;) are_ids = are_ids && read_number(word, ids.emplace_back());
+  require(are_ids && !ids.empty(),
+          "--prompt-tokens needs ids with commas between them, such as 464,262,1001, not '{:.60}'",
+          text);
+  return ids;
 }
 
-std::vector<std::int32_t> tokens_of(const std::string& text,
-                                    const transformer::Vocabulary& vocabulary,
-                                    const transformer::Config& config) {
-  const auto tokens = vocabulary.encode_prompt(text);
-  const auto largest = *std::ranges::max_element(tokens);
-  require(largest < config.vocabulary,
+std::vector<std::int32_t> tokens_from(const GenerateArguments& args,
+                                      const transformer::Config& config) {
+  std::vector<std::int32_t> tokens;
+  if (args.prompt_tokens) {
+    tokens = ids_from(*args.prompt_tokens == "-" ? read_file("/dev/stdin", "the ids from")
+                                                 : *args.prompt_tokens);
+  } else {
+    const std::string text = beginning_from(args);
+    require(!text.empty(), "a prompt needs at least one byte");
+    for (const char byte : text) tokens.push_back(static_cast<std::uint8_t>(byte));
+  }
+  const auto [least, largest] = std::ranges::minmax_element(tokens);
+  require(!args.prompt_tokens || (*least >= 0 && *largest < config.vocabulary),
+          "the beginning has the token {}, but the model's vocabulary is 0 to {}",
+          *least < 0 ? *least : *largest, config.vocabulary - 1);
+  require(*largest < config.vocabulary,
           "the beginning has the byte {}, but the model's vocabulary is 0 to {}: it was not "
           "trained on bytes",
-          largest, config.vocabulary - 1);
+          *largest, config.vocabulary - 1);
   return tokens;
 }
 
 void generate(const GenerateArguments& args) {
+  // Python encodes the text, and calls this command again with tokens.
+  if (!args.prompt_tokens && std::filesystem::exists(args.init + "/tokenizer.json"))
+    become_python("generate");
   training::begin_computing(args.threads);
   const transformer::Config config = transformer::load_config(args.init);
-  const auto vocabulary = transformer::Vocabulary::of_checkpoint(args.init);
-  require_fits(vocabulary, config);
-  std::vector<std::int32_t> tokens = tokens_of(beginning_from(args), vocabulary, config);
+  std::vector<std::int32_t> tokens = tokens_from(args, config);
   const auto dtype = autograd::dtype_named(args.dtype);
   const auto device = device_from(args.device, dtype);
   training::require_memory(
@@ -76,7 +96,7 @@ void generate(const GenerateArguments& args) {
   transformer::load_parameters(args.init, model);
   const auto text = transformer::generate(model, tokens, args.tokens, args.sample);
   tokens.insert(tokens.end(), text.begin(), text.end());
-  fmt::print("{}\n", printable(vocabulary.bytes_of(tokens)));
+  fmt::print("{}\n", transformer::text_of(tokens, !args.prompt_tokens));
 }
 
 }  // namespace
@@ -90,8 +110,14 @@ void add_generate_command(CLI::App& app) {
               "Use the checkpoint although its files were changed after it was saved");
   const DeclaredOption prompt =
       option("--prompt TEXT", args.prompt, "The beginning of the text [an empty line]");
-  option("--prompt-file FILE", args.prompt_file, "Read the beginning from this file instead")
-      .excludes(prompt);
+  const DeclaredOption file =
+      option("--prompt-file FILE", args.prompt_file, "Read the beginning from this file instead")
+          .excludes(prompt);
+  option("--prompt-tokens IDS", args.prompt_tokens,
+         "The beginning as token ids, 464,262,1001, and print ids; - reads them from standard "
+         "input")
+      .excludes(prompt)
+      .excludes(file);
   option("--tokens N", args.tokens, "Tokens to generate [200]", not_negative());
   option("--temperature T", args.sample.temperature,
          "Below 1 favours likely tokens; 0: the likeliest only [0.8]", not_negative());

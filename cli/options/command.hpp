@@ -1,6 +1,6 @@
 // The interface between a program and its commands.
 //
-// A command NAME is the file commands/NAME.cpp of cli/, bench/ or lab/; the end of its help, with
+// A command NAME is the file commands/NAME.cpp of cli/ or bench/; the end of its help, with
 // notes and examples, may be commands/NAME.txt. Its function add_NAME_command(app) declares the
 // subcommand with its options and its help, and gives it a callback that does the work. The
 // callback returns if everything went well. Otherwise it throws:

@@ -8,7 +8,7 @@
 #include "cli/launcher/exit.hpp"
 #include "cli/options/options.hpp"
 #include "cli/options/training_options.hpp"
-#include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/nccl.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"

@@ -1,13 +1,13 @@
-// A chart as SVG: lines, points or stacked areas over one axis.
-//
-// A chart is a file of its own or part of a page (report.hpp). It is readable on a light and a dark
-// background, in print, and on a phone.
+// A chart: lines, points or stacked areas over one axis. A page carries it as JSON, which its
+// script draws (report/report.hpp); Python draws it into a file of its own
+// (python_svg.hpp).
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.hpp"
 #include "cli/pictures/table.hpp"
 
 namespace ringside::cli {
@@ -15,8 +15,7 @@ namespace ringside::cli {
 struct Axis {
   std::string label;  // with the unit: "bucket size (MB)"
   bool log = false;
-  std::string (*tick)(double) =
-      nullptr;  // how a tick is written, such as "10 KB"; else as a number
+  bool is_size = false;  // ticks are bytes, "10 KB"; else numbers
 };
 
 struct Series {
@@ -25,7 +24,7 @@ struct Series {
   Style style = line;
   // In order of x. A logarithmic axis leaves out values of 0 and below.
   std::vector<std::pair<double, double>> points;
-  int colour = -1;  // of palette.hpp; -1: by the position in the chart
+  int colour = -1;  // of palette.hpp; -1: by the name, or by the position in the chart
 };
 
 // Areas are stacked in their order, the first at the bottom. They must share the same x values.
@@ -35,19 +34,14 @@ struct Chart {
   std::vector<Series> series;
 };
 
-// The <svg> element, without its style: the page must contain chart_style().
-std::string draw(const Chart& chart);
+// As the page's script and Python draw it: python/ringside/lab/page/report.js has the form.
+Json drawing_of(const Chart& chart);
+
+// Several charts in a file, one below the other, each under its title: python/ringside/lab/svg.py
+// has the form.
+Json picture_of(const std::string& title, const std::vector<Chart>& charts);
 
 // The numbers of a chart: a row for each x, or for about 24 of many, and a column for each series.
 Table table_of(const Chart& chart);
-
-// Several charts in a file of their own, one below the other, each under its title.
-std::string svg_file(const std::string& title, const std::vector<Chart>& charts);
-
-// CSS: the style of a chart, in the colours of the palette.
-const char* chart_style();
-
-// About `wanted` round numbers from `low` to `high`.
-std::vector<double> round_ticks(double low, double high, int wanted);
 
 }  // namespace ringside::cli

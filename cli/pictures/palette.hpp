@@ -1,11 +1,4 @@
-// The colours of all pictures, charts and pages. One colour has one meaning.
-#pragma once
-
-#include <string_view>
-
-namespace ringside::cli {
-
-// The number of the colour of what a name stands for, as in --c0 of the style:
+// The colours of all pictures, charts and pages. One colour has one meaning:
 //
 //   0 blue     forward, what it keeps (activations), and computing
 //   1 orange   backward or I, and what it makes: gradients
@@ -17,10 +10,15 @@ namespace ringside::cli {
 //   7 grey     all else
 //   8 ink      of the text
 //   9 pale     bubble, idle
-int colour_of(std::string_view meaning);
+#pragma once
+
+namespace ringside::cli {
 
 // CSS: the variables --c0 to --c9 and the classes of these colours; for light, dark and print. Text
 // in the colours 0 to 7 can be read on the paper, and text in the colour of the paper on them.
 const char* palette();
+
+// CSS: the style of a chart, in the colours of the palette.
+const char* chart_style();
 
 }  // namespace ringside::cli

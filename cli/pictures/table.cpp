@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "cli/pictures/svg.hpp"
 #include "cli/pictures/wrap.hpp"
 
 namespace ringside::cli {
@@ -117,25 +116,15 @@ std::string Table::line_of(const std::vector<Cell>& row) const {
   return aligned(*this, shown_columns(*this), {shown_cells(*this, row)});
 }
 
-std::string Table::html(const std::string& caption) const {
-  const std::vector<Column> columns = shown_columns(*this);
-  const auto side = [&](std::size_t c) { return columns[c].to_the_left ? " class=\"words\"" : ""; };
-  std::string text = fmt::format("<div class=\"scroll\"><table><caption>{}</caption>\n<thead><tr>",
-                                 escaped(caption));
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    std::string title = columns[c].title;
+Json Table::shown() const {
+  Json columns = Json::array(), lines = Json::array();
+  for (const Column& column : shown_columns(*this)) {
+    std::string title = column.title;
     std::ranges::replace(title, '\n', ' ');
-    text += fmt::format("<th scope=\"col\"{}>{}</th>", side(c), escaped(title));
+    columns.push_back({{"title", title}, {"words", column.to_the_left}});
   }
-  text += "</tr></thead>\n<tbody>\n";
-  for (const auto& row : rows) {
-    text += "<tr>";
-    const auto cells = shown_cells(*this, row);
-    for (std::size_t c = 0; c < cells.size(); ++c)
-      text += fmt::format("<td{}>{}</td>", side(c), escaped(cells[c]));
-    text += "</tr>\n";
-  }
-  return text + "</tbody></table></div>\n";
+  for (const auto& row : rows) lines.push_back(shown_cells(*this, row));
+  return {{"columns", columns}, {"rows", lines}};
 }
 
 Json to_json(const Facts& facts) {

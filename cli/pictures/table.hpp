@@ -90,8 +90,8 @@ struct Table {
   std::string head_line() const;
   std::string line_of(const std::vector<Cell>& row) const;
 
-  // For a page, with a caption.
-  std::string html(const std::string& caption) const;
+  // For a page: titles in one line, and cells as people read them.
+  Json shown() const;
 
   // An array with an object for each row: first the facts, then the cells of columns with a key.
   Json json(const Facts& facts = {}) const;

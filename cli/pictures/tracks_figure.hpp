@@ -1,14 +1,7 @@
 // The tracks of every rank in a report: phases, waits and calls over time.
 //
 // Zoomed in, the page also shows the ops within phases, and the steps within calls with an arrow
-// from the sender to the receiver of each. They are too short to be seen in a whole step, so they
-// come as data, which the page's script draws (report.js):
-//
-//     {"scale": 95.1,                                          ms
-//      "ranks": [{"rank": 0,
-//                 "ops": [["linear", "forward", 0.51, 0.73], ...],  name, colour, begin, end (ms)
-//                 "steps": [[2, 3, 60.1, 60.2, 61.4, 0.4, 0], ...]}, ...]}
-//                                 step, sender, sent, began, arrived (ms), MB, which call
+// from the sender to the receiver of each.
 #pragma once
 
 #include <string>

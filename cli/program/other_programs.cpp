@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <memory>
 
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
+#include "cli/launcher/programs.hpp"
 #include "cli/launcher/rank_process.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/program/program.hpp"
@@ -23,45 +22,18 @@
 namespace ringside::cli {
 namespace {
 
-std::filesystem::path folder_of_programs() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+// What the program writes with `help --as json`, or nothing if it is not there.
+std::vector<CommandText> told_by(const std::string& program) {
+  if (!std::filesystem::exists(start_of(program).back())) return {};
+  const std::string text = output_of(shell_start_of(program) + " help --as json 2>/dev/null");
+  if (text.empty()) return {};
+  return commands_from_json(text);
 }
 
 // A build in build/release has its programs in build/release/bin.
 std::string how_to_build(const std::string& program) {
   const std::string preset = folder_of_programs().parent_path().filename();
   return fmt::format("cmake --build --preset {} --target {}", preset, program);
-}
-
-// The folder of the Python package: of this build, or of this installation.
-std::filesystem::path python_folder() {
-  const std::filesystem::path built = folder_of_programs().parent_path() / "python";
-  if (std::filesystem::exists(built / "__main__.py")) return built;
-  return folder_of_programs().parent_path() / "share/ringside/python";
-}
-
-// The words that start it: a program beside this one, or Python with the package of this build.
-std::vector<std::string> start_of(const std::string& program) {
-  if (program == "python") return {"python3", python_folder()};
-  return {folder_of_programs() / program};
-}
-
-// What the program writes with `help --as json`, or nothing if it is not there.
-std::vector<CommandText> told_by(const std::string& program) {
-  const std::vector<std::string> words = start_of(program);
-  if (!std::filesystem::exists(words.back())) return {};
-  std::string command = "exec";
-  for (const std::string& word : words) command += " " + for_shell(word);
-  command += " help --as json 2>/dev/null";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"),
-                                                             ::pclose);
-  require(pipe != nullptr, "cannot run {}: {}", words.back(), std::strerror(errno));
-  std::string text;
-  char part[4096];
-  while (const std::size_t count = std::fread(part, 1, sizeof part, pipe.get()))
-    text.append(part, count);
-  if (text.empty()) return {};
-  return commands_from_json(text);
 }
 
 // Replaces this process by a program, with the same arguments.

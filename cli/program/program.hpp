@@ -1,5 +1,5 @@
-// The main function of the three programs. `ringside` has the commands of a student; for those of
-// ringside-bench, of ringside-lab and of the Python package it runs these, as git does: users type
+// The main function of both programs. `ringside` has the commands of a student; for those of
+// ringside-bench and of the Python package it runs these, as git does: users type
 // `ringside COMMAND`, whichever program has the command.
 //
 // add_commands() (cli/options/command.hpp) and program_of() are each program's own:
@@ -14,8 +14,8 @@
 
 namespace ringside::cli {
 
-// The program that `ringside` runs for one of its commands: "ringside-bench", "ringside-lab", or
-// "python" for the Python package. "" for a command of this program, and for what is no command.
+// The program that `ringside` runs for one of its commands: "ringside-bench", or "python" for
+// the Python package. "" for a command of this program, and for what is no command.
 std::string program_of(std::string_view command);
 
 // Adds a command that another program has.

@@ -16,7 +16,7 @@
 #include "base/cuda.hpp"
 #include "base/environment.hpp"
 #include "base/system/shared_library.hpp"
-#include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/nccl.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 #include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/cuda/device.hpp"

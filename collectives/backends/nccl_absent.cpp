@@ -1,5 +1,5 @@
 // Replaces nccl.cpp in a build without NCCL's header or without the CUDA Toolkit.
-#include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/nccl.hpp"
 
 namespace ringside::collectives {
 namespace {

@@ -1,7 +1,6 @@
 #include "collectives/bootstrap/rank_info.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/text/read_number.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -56,10 +56,8 @@ std::string without_brackets(const std::string& address) {
 }
 
 std::optional<int> positive_integer(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && value > 0 ? std::optional(value) : std::nullopt;
+  const auto value = decimal_number<int>(text);
+  return value > 0 ? value : std::nullopt;
 }
 
 // The steps of a Slurm job may run at the same time, so each has its own port and its own key.

@@ -11,14 +11,17 @@ The picture stands for the page in the repository, on paper, and where scripts d
 a program, this file draws those pictures that a second comment says how to make:
 
     <!-- still: ringside step all_reduce -n 4 --svg STILL -->      the command draws the picture
-    <!-- still -->                                                 the same figures of the same page
+    <!-- still -->                                                 the same figures of the same page,
+                                                                   as a browser draws them
 """
 import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from html import escape
 from pathlib import Path
 
@@ -90,25 +93,28 @@ def headings(part):
     return [] if part is None or part in PARTS else [words.strip() for words in part.split("|")]
 
 
-def figures_of(page, part):
-    """The figures of a report with the headings of `part`; of several with one heading the last."""
-    found = {}
-    for figure in re.findall(r"<figure.*?</figure>", page.read_text(), re.DOTALL):
-        heading = re.search(r"<h2>(.*?)</h2>", figure)
-        for words in headings(part):
-            if heading and heading[1].startswith(words):
-                found[words] = figure
+def chosen(titles, part, page):
+    """The places of the figures whose titles begin with the headings of `part`; of several with one heading the last."""
+    places = []
     for words in headings(part):
-        if words not in found:
+        found = [i for i, title in enumerate(titles) if title.startswith(words)]
+        if not found:
             raise RuntimeError(f"{page} has no figure with a heading that begins with '{words}'")
-    return list(found.values())
+        places.append(found[-1])
+    return places
+
+
+def titles_of(page):
+    """Of the figures of a report, which carries them as data."""
+    data = re.search(r'<script type="application/json" id="report">(.*?)</script>', page.read_text(), re.DOTALL)
+    return [figure["title"] for figure in json.loads(data[1])["figures"]] if data else []
 
 
 def frame(page, part, folder):
     """A copy of the page that fits into a chapter."""
     name = re.sub(r"\W+", "-", part or "all")
     framed = folder / f"{page.stem}-{name}.html"
-    figures_of(page, part)
+    chosen(titles_of(page), part, page)  # all are there
     head, foot = page.read_text().rsplit("</body>", 1)
     style = PARTS.get(part, REPORT)
     framed.write_text(f"{head}{FRAME % (style, json.dumps(headings(part)))}</body>{foot}")
@@ -128,6 +134,7 @@ def drawing_of(figure, top):
         text = re.sub(r"<[^>]*>", "", piece)
         if piece.startswith("<h3"):
             drawn.append(f'<text x="0" y="{top + 16}">{text}</text>')
+            top += 22 if len(text) > 8 else 0  # beside the name of its lane, or above
         elif 'class="lane-name"' in piece:
             drawn.append(f'<text class="soft" x="62" y="{top + 18}">{text}</text>')
         elif piece.startswith("<svg"):
@@ -139,10 +146,28 @@ def drawing_of(figure, top):
     return "\n".join(drawn), top + 8
 
 
+# What moves in a page, and what is seen only when it is zoomed in, is no part of a picture.
+STAND_STILL = "<script>for (const part of document.querySelectorAll('.details, .arrows')) part.remove();</script>"
+
+
+def drawn_page(page):
+    """The page after its script has drawn it."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        raise RuntimeError("the stills of reports are drawn by a browser: install one (apt-get install chromium)")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "page.html")
+        copy.write_text(page.read_text().replace("</body>", STAND_STILL + "</body>"))
+        return subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser",
+                               "--dump-dom", copy.as_uri()], env={**os.environ, "HOME": folder}, text=True, check=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+
+
 def still_of(page, part):
     """The figures of a report as a picture of its own, in the colours of the page."""
-    text, top, drawn = page.read_text(), 4, []
-    found = figures_of(page, part)
+    text, top, drawn = drawn_page(page), 4, []
+    figures = re.findall(r"<figure.*?</figure>", text, re.DOTALL)
+    found = [figures[place] for place in chosen(titles_of(page), part, page)]
     for figure in found:
         drawing, top = drawing_of(figure, top)
         drawn.append(drawing)

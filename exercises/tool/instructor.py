@@ -12,7 +12,7 @@
         proves an exercise of your own, and says what is still missing
     grade SUBMISSIONS --course DIR --key FILE --out RESULTS [--public-only]
           [--jobs N] [--format gradescope,classroom50,junit,actions]
-        checks a folder of submissions (a folder or .tar.gz for each student),
+        checks a folder of submissions (submissions.py has their forms),
         each in a sandbox
     leaderboard SUBMISSIONS --course DIR --key FILE --out RESULTS
                 [--exercises 15,17] [--rounds 5] [--train OPTIONS]
@@ -36,8 +36,8 @@ import socket
 import struct
 import subprocess
 import sys
-import tarfile
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -48,9 +48,10 @@ import kit as kits
 import leaderboard as boards
 import own
 import slides as decks
+import submissions
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["ringside", "ringside-bench", "ringside-lab"]  # ringside runs the others for their commands, which handouts type
+PROGRAMS = ["ringside", "ringside-bench"]  # ringside runs the others for their commands, which handouts type
 FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "transformer"]
 
 
@@ -59,16 +60,34 @@ FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "transf
 def built_kit(build):
     """The kit of a build that runs on other machines of this architecture, too."""
     build = Path(build or ROOT / "build/exercises")
+    if not (build / "exercises/kit.json").exists():
+        print(f"building the judges and the programs of the course in {build}: minutes, the first time", flush=True)
     for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DRINGSIDE_NATIVE=OFF",
                      "-DRINGSIDE_CUDA=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_Gloo=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON",
                      "-DBUILD_TESTING=OFF", *(["-GNinja"] if shutil.which("ninja") else [])],
                     ["cmake", "--build", build, "--parallel", str(os.cpu_count() or 1), "--target", "exercises", "ringside_emulated", *PROGRAMS]):
         if command[1] == "-S" and (build / "CMakeCache.txt").exists():
             continue
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
+        run_with_progress(command)
     return kits.Kit(build / "exercises/kit.json")
+
+
+def run_with_progress(command):
+    """Says every ten seconds how far a build is, and how long the rest takes. Ends the program where the command fails."""
+    began = said = time.monotonic()
+    lines = collections.deque(maxlen=80)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          env={**os.environ, "NINJA_STATUS": "[%f/%t] "}) as process:
+        for line in process.stdout:
+            lines.append(line)
+            step, now = re.match(r"\[ *(\d+)(?:/(\d+)|%)\]", line), time.monotonic()
+            if not step or now - said < 10 or step[1] == "0":
+                continue
+            said, done, all = now, int(step[1]), int(step[2] or 100)
+            left = round((now - began) * (all - done) / done)
+            print(f"building the judges: {done} of {all}{'' if step[2] else ' %'}, about {left // 60}:{left % 60:02} left", flush=True)
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{''.join(lines)[-5000:]}")
 
 
 def chosen_kit(args):
@@ -328,13 +347,22 @@ def key_in(file):
     return key
 
 
-def submissions_in(folder):
-    """{student: a folder or an archive}"""
-    found = {path.name.removesuffix(".tar.gz"): path for path in sorted(Path(folder).iterdir())
-             if path.is_dir() or path.name.endswith(".tar.gz")}
-    if not found:
-        sys.exit(f"{folder}: expected a folder or a .tar.gz for each student, found none")
-    return found
+def handed_in(args, kit):
+    """{student: a folder or an archive}. Names on stderr what is no submission: nobody gets 0 points for a form."""
+    found, refused = submissions.submissions_in(args.submissions)
+    ids = [each["id"] for each in kit.exercises]
+    for student, path in found.items():
+        with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
+            try:
+                submissions.code_in(path, folder, ids)
+            except submissions.Unreadable as error:
+                refused[path.name] = f": {error}"
+    for name, what in refused.items():
+        print(f"not graded: {args.submissions}/{name}{'' if what.startswith(':') else ' '}{what}", file=sys.stderr)
+    readable = {student: path for student, path in found.items() if path.name not in refused}
+    if not readable:
+        sys.exit(f"{args.submissions}: expected a folder or an archive ({', '.join(submissions.ARCHIVES)}) for each student, found none")
+    return readable, bool(refused)
 
 
 def hidden_folders(args):
@@ -353,23 +381,25 @@ def leaderboard(args):
         sys.exit("a leaderboard needs methods of data parallelism: " + ", ".join(each["id"] for each in able))
     out.mkdir(parents=True, exist_ok=True)
     rows = []
-    for student, path in submissions_in(args.submissions).items():
+    readable, refused = handed_in(args, kit)
+    ids = [each["id"] for each in kit.exercises]
+    for student, path in readable.items():
         with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
-            if not path.is_dir():
-                unpack(path, folder)
-            code = path if path.is_dir() else Path(folder)
+            code = submissions.code_in(path, folder, ids)
             for exercise in (each for each in exercises if (code / each["id"]).is_dir()):
                 verify(args.course, f"before {student}")
                 given = {"course": str(Path(args.course).resolve()), "code": str((code / exercise["id"]).resolve()), "exercise": exercise["id"],
                          "hidden": True, "hide": hidden_folders(args), "sandboxed": bool(walls), "user": FIRST_USER if os.geteuid() == 0 else None,
                          "seed": kits.seed_of(key, student, exercise["id"]), "rounds": args.rounds, "train": args.train.split()}
-                done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
+                with kits.saying(lambda: f"{student}: still measuring {exercise['id']}"):
+                    done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
                 if done.returncode != 0:
                     raise RuntimeError(f"{student}, {exercise['id']}: {done.stderr.strip()[-300:]}")
                 told = json.loads(done.stdout)
                 verify(args.course, f"after {student}")
                 rows.append(boards.row(student, exercise, told["result"], told["speed"]))
     print(boards.written(rows, out / "leaderboard.csv"))
+    return 1 if refused else 0
 
 
 def grade(args):
@@ -384,7 +414,8 @@ def grade(args):
         getattr(formats, name)(kits.verdict(kit, "nobody", []))
     verify(args.course, "before grading")
     out.mkdir(parents=True, exist_ok=True)
-    submissions = submissions_in(args.submissions)
+    readable, refused = handed_in(args, kit)
+    ids = [each["id"] for each in kit.exercises]
     hide = hidden_folders(args)
     users = queue.SimpleQueue()
     for worker in range(args.jobs):
@@ -392,26 +423,24 @@ def grade(args):
 
     def checked(student):
         with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
-            if submissions[student].is_dir():
-                folder = submissions[student]
-            else:
-                unpack(submissions[student], folder)
+            code = submissions.code_in(readable[student], folder, ids)
             verify(args.course, f"before {student}")
             user = users.get()
             try:
-                told = [checked_one(student, folder, exercise, user) for exercise in kit.exercises]
+                told = [checked_one(student, code, exercise, user) for exercise in kit.exercises]
             finally:
                 users.put(user)
         verify(args.course, f"after {student}")
         verdict = kits.verdict(kit, student, [each["result"] for each in told])
         return {**verdict, "not_allowed": told[0]["not_allowed"]} if told[0]["not_allowed"] else verdict
 
-    def checked_one(student, folder, exercise, user):
+    def checked_one(student, code, exercise, user):
         """Each exercise has a sandbox of its own: what one leaves behind, processes and full disks, ends with it."""
-        given = {"course": str(Path(args.course).resolve()), "code": str(Path(folder, exercise["id"]).resolve()), "exercise": exercise["id"],
+        given = {"course": str(Path(args.course).resolve()), "code": str((code / exercise["id"]).resolve()), "exercise": exercise["id"],
                  "hidden": not args.public_only, "hide": hide, "sandboxed": bool(walls), "user": user if os.geteuid() == 0 else None,
                  "seed": kits.seed_of(key, student, exercise["id"])}
-        done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
+        with kits.saying(lambda: f"{student}: still checking {exercise['id']}; a world that hangs takes {kits.PATIENT} s"):
+            done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
         if done.returncode != 0:
             says = f"grading failed: {(done.stderr.strip() or f'exit status {done.returncode}').splitlines()[-1]}"
             print(f"warning: {student}, {exercise['id']}: {says}", file=sys.stderr)
@@ -421,7 +450,7 @@ def grade(args):
     def graded(student):
         try:
             verdict = checked(student)
-        except (OSError, RuntimeError, ValueError, tarfile.TarError) as error:  # the others are graded all the same
+        except (OSError, RuntimeError, ValueError) as error:  # the others are graded all the same
             print(f"warning: {student}: grading failed: {error}", file=sys.stderr)
             verdict = kits.verdict(kit, student, [no_result(each, f"grading failed: {error}") for each in kit.exercises])
         for what in verdict.get("not_allowed", []):
@@ -435,18 +464,9 @@ def grade(args):
         return verdict
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        verdicts = list(pool.map(graded, submissions))
+        verdicts = list(pool.map(graded, readable))
     (out / "grades.csv").write_text(formats.table(verdicts))
-
-
-def unpack(archive, folder):
-    """Only plain files, and none outside of the folder."""
-    with tarfile.open(archive) as tar:
-        for entry in tar:
-            target = (Path(folder) / entry.name).resolve()
-            if entry.isfile() and entry.size < 1_000_000 and Path(folder).resolve() in target.parents:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(tar.extractfile(entry).read())
+    return 1 if refused else 0
 
 
 def slides(args):
@@ -545,4 +565,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

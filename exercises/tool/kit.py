@@ -4,6 +4,7 @@ A kit is what that takes: kit.json names the root of the headers and exercises, 
 flags, the libraries, a judge's object for each exercise, and the program that judges. The build
 makes one in build/PRESET/exercises; every export holds one.
 """
+import contextlib
 import hashlib
 import hmac
 import json
@@ -15,6 +16,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -35,6 +37,24 @@ COMPILING = ["prlimit", "--as=8000000000", f"--cpu={COMPILE_DEADLINE}", "--fsize
 # Where others' code is graded, instructor.py sets both: a command before each one that compiles or runs a submission, and
 # the id of the user who then runs it, if that is not the caller.
 CONFINED, USER = [], None
+
+
+@contextlib.contextmanager
+def saying(what):
+    """Says every ten seconds, on stderr, what is being waited for: the sentence that `what` returns."""
+    began, ended = time.monotonic(), threading.Event()
+
+    def say():
+        while not ended.wait(10):
+            print(f"{what()} ({time.monotonic() - began:.0f} s so far)", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=say, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def own_folder(path):
@@ -177,6 +197,13 @@ class Broken(Exception):
         self.status, self.says = status, [each for each in says if each]
 
 
+def require_compiler(kit):
+    """Throws Broken with what to install. A compiler brings the other tools."""
+    for tool in (kit.compiler, "nm", "readelf"):
+        if not shutil.which(str(tool)):
+            raise Broken("judge error", f"{tool} is not installed: install a C++ compiler (Debian, Ubuntu: apt-get install g++)")
+
+
 def run_compiler(kit, folder, *arguments):
     """What the compiler prints about the student's files in `folder`. Throws Broken."""
     try:
@@ -220,6 +247,7 @@ def compile_strategy(kit, exercise, folder, build):
     """The student's code as a shared library for `ringside train`. Throws Broken."""
     folder, library = Path(folder).resolve(), Path(build) / f"{exercise['id']}.so"
     refuse_starter(folder)
+    require_compiler(kit)
     library.parent.mkdir(parents=True, exist_ok=True)
     run_compiler(kit, folder, "-O2", "-fPIC", "-shared", exercise["folder"] / "train.cpp", "-o", library)
     return library
@@ -250,6 +278,7 @@ def compile_student(kit, exercise, folder, build):
     missing = [name for name in (Path(file).name for file in cut.files_of(exercise)) if not (folder / name).exists()]
     if missing:
         raise Broken("not written", f"{folder} has no {missing[0]}")
+    require_compiler(kit)
     includes, given, written = own_and_given(kit, exercise, folder) or ([], set(), set())
     if wrong := forbidden_text(exercise, includes):
         raise Broken("forbidden", wrong)
@@ -333,7 +362,8 @@ def named_mistake(exercise, case, says):
 
 
 class Runner:
-    def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE, command=None, environment=None):
+    def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE, command=None, environment=None, doing=None):
+        self.doing = {} if doing is None else doing  # {case: the world that runs}, for who looks on
         self.kit, self.program, self.exercise, self.command = kit, program, exercise, command
         self.sanitized = any("-fsanitize" in flag for flag in kit.flags)  # slow, and needs terabytes of addresses
         self.seed, self.transport, self.deadline = seed, transport, deadline * (6 if self.sanitized else 1)
@@ -425,6 +455,7 @@ class Runner:
         """The verdict of one case: the first world in which it is not right decides."""
         began = time.monotonic()
         for size in worlds:
+            self.doing[case["id"]] = size
             for _ in range(3):
                 with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
                     Path(folder).chmod(0o711)
@@ -435,6 +466,7 @@ class Runner:
                 status, says, picture = "judge error", ["another program took the port of this world, three times: check again"], ""
             if status != "right":
                 break
+        del self.doing[case["id"]]
         verdict = {"id": case["id"], "status": status, "score": case["points"] if status == "right" else 0, "max": case["points"],
                    "seconds": round(time.monotonic() - began, 2), "hidden": False}
         for key, value in (("says", says), ("picture", picture), ("output", output)):

@@ -22,6 +22,8 @@
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
+    selftest.py KIT submissions    folders and archives of all forms are found, what is none is refused by name, and a class in both is graded; without a compiler
+                                   a check says what to install
     selftest.py KIT leaderboard    right answers of 15 are ranked; a wrong one, one that averages small models only, and one that prints a speed of its own, are not
     selftest.py KIT report         a report on a measured step that is filled in from the files has all parts; one with the mean for the median, without
                                    warm-up, with another tensor or without an answer is told so
@@ -62,6 +64,7 @@ import kit as kits
 import meshes
 import published
 import report as reports
+import submissions
 
 COURSE_KEY = b"exercises-test"
 TRANSPORTS = ("threads", "shm", "tcp")
@@ -842,6 +845,67 @@ def own_exercise():
     return 1 if faults else 0
 
 
+def handed_in():
+    """Returns the exit status."""
+    kit, faults = kits.Kit(sys.argv[1]), 0
+    exercise = kit.find("00")
+    files = cut.student_files(kit.root, exercise, stub=False)
+
+    def expect(truth, what):
+        nonlocal faults
+        faults += not truth
+        if not truth:
+            print(what, flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        place, made, results = Path(folder, "submissions"), Path(folder, "made"), Path(folder, "results")
+        place.mkdir()
+        for inner in (f"{exercise['id']}", f"course/{exercise['id']}"):
+            cut.write(files, made / ("flat" if "/" not in inner else "deep") / inner)
+        archive = lambda name, form, of: shutil.make_archive(str(place / name), form, made / of)
+        for name, form, of in (("ana", "gztar", "flat"), ("ben", "zip", "flat"), ("cyd", "tar", "deep"), ("dan", "zip", "deep")):
+            archive(name, form, of)
+        archive("eve/submission", "gztar", "flat")
+        archive("fay/files/submission", "zip", "deep")
+        shutil.copytree(made / "flat", place / "gil")
+        shutil.copytree(made / "deep", place / "hal")
+        (place / "gil/.git").mkdir()
+        (place / "ana.tar.gz").rename(place / "ana.tgz")
+        right = {"ana", "ben", "cyd", "dan", "eve", "fay", "gil", "hal"}
+        (place / "ivy.rar").write_bytes(b"Rar!")
+        (place / "jim.zip").write_bytes(b"PK no archive")
+        (place / "kim").mkdir()
+        (place / "kim/notes.txt").write_text("later")
+        (place / "liz").mkdir()
+        archive("mia", "zip", "flat")
+        shutil.copytree(made / "flat", place / "mia")
+        for part in ("first", "second"):
+            shutil.copytree(made / "flat", place / "ned" / part)
+        (place / ".DS_Store").write_bytes(b"")
+        found, refused = submissions.submissions_in(place)
+        expect(set(found) == right | {"jim", "kim", "liz", "mia", "ned"} and set(refused) == {"ivy.rar", "mia.zip"}, f"found {sorted(found)}, refused {refused}")
+
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", "00", "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        told = subprocess.run([sys.executable, instructor.__file__, "grade", place, "--course", f"{folder}/course", "--key", f"{folder}/key", "--out", results],
+                              capture_output=True, text=True)
+        for sentence in ("ivy.rar is neither a folder nor an archive (.tar.gz, .tgz, .tar, .zip)", "jim.zip: jim.zip cannot be unpacked: ",
+                         f"kim: expected folders of exercises, such as {exercise['id']}, here or one level deeper; found notes.txt",
+                         f"liz: expected folders of exercises, such as {exercise['id']}, here or one level deeper; found nothing",
+                         "mia.zip and mia are both of mia: keep one", "ned: there are exercises in first and in second: keep one of them"):
+            expect(f"not graded: {place}/{sentence}" in told.stderr, f"the grader does not say \"{sentence}\": {told.stderr}")
+        expect(told.returncode == 1, f"the grader ends with {told.returncode}")
+        points = {path.stem: forms.score(json.loads(path.read_text())) for path in results.glob("*.json")}
+        expect(points == {student: exercise["points"] for student in right | {"mia"}}, f"the points are {points}")
+
+        cut.write(files, Path(folder, "course", exercise["id"]))
+        without = subprocess.run([sys.executable, "course/exercise", "check", "00"], cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": f"{folder}/empty"})
+        expect("c++ is not installed: install a C++ compiler (Debian, Ubuntu: apt-get install g++)" in without.stdout and not without.stderr,
+               f"a check without a compiler says: {without.stdout}{without.stderr}")
+    print(f"submissions: {faults or 'no'} faults")
+    return 1 if faults else 0
+
+
 def leaderboard():
     """Returns the exit status."""
     kit, faults = kits.Kit(sys.argv[1]), 0
@@ -982,7 +1046,7 @@ def piece_of(exercises):
 
 
 def main():
-    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "report": measured_report, "slides": slides}.get(sys.argv[2]):
+    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "submissions": handed_in, "report": measured_report, "slides": slides}.get(sys.argv[2]):
         return alone()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,

@@ -69,8 +69,15 @@ class Course:
         return [self.where(exercise) / Path(file).name for file in cut.files_of(exercise)]
 
     def check(self, exercise, command=None):
-        verdict = kits.check(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"],
-                             seed=kits.seed_of(kits.PUBLIC_KEY, "home", exercise["id"]), command=command)
+        doing = {}
+
+        def waiting():
+            running = " and ".join(f"case {case} with {size} rank{'s' * (size > 1)}" for case, size in dict(doing).items())
+            return f"{exercise['id']}: still waiting for {running or 'the compiler'}"
+
+        with kits.saying(waiting):
+            verdict = kits.check(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"],
+                                 seed=kits.seed_of(kits.PUBLIC_KEY, "home", exercise["id"]), command=command, doing=doing)
         memory = self.memory()
         memory["verdicts"][exercise["id"]] = verdict
         self.remember(memory)

@@ -16,6 +16,7 @@ COMMANDS: Dict[str, str] = {
     "synthesize": "synthesize",
     "msccl": "msccl",
     "timeline": "timeline",
+    "tokenize": "tokenize",
     "account": "account",
     "simulate": "simulate",
     "watch": "watch",
@@ -84,12 +85,21 @@ def main(words: List[str]) -> int:
     if words == ["help", "--as", "json"]:
         print(commands_as_json())
         return 0
+    if words == ["draw"]:  # what --svg of the program asks for
+        from ringside.lab.svg import svg_of
+
+        print(svg_of(json.load(sys.stdin)), end="")
+        return 0
     named = [word for word in words[1:] if word in COMMANDS] if words[0] == "help" else []
     if named and words[1:3] == ["--as", "words"]:
         print(words_of_options(named[0]), end="")
         return 0
     if named:
         words = [named[0], "--help"]
+    if words[0] == "generate":
+        from ringside.lab.generate import generate
+
+        return generate(words[1:])
     if words[0] not in COMMANDS:
         return become_program(words)
     return command_line.run_command(command_named(words[0]), words[1:])

@@ -76,6 +76,10 @@ class Flag(Option):
     """An option without a value: True if it is given."""
 
 
+class Words(Option):
+    """An option with one or more values, or an argument that any number of words are: a list."""
+
+
 @dataclass(frozen=True)
 class Command:
     """`notes` stand below the options in the help: paragraphs, and "Examples:" with a command
@@ -299,7 +303,16 @@ class Parser(argparse.ArgumentParser):
         settings: Dict[str, Any] = {"default": option.default, "type": converter(option)}
         if option.value_name.endswith(",...") and option.default is None:
             settings["action"] = "extend"  # given twice, it has the values of both
-        if option.words:
+        if isinstance(option, Words):
+            where = {"dest": option.key} if option.words else {}
+            self.add_argument(
+                *(option.words or [option.key]),
+                **where,
+                nargs="+" if option.words else "*",
+                type=converter(option),
+                action="extend",
+            )
+        elif option.words:
             self.add_argument(
                 *option.words,
                 dest=option.key,

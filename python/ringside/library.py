@@ -6,7 +6,7 @@ refuses one that was freed (ringside.h).
 
 import ctypes
 import os
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_double, c_int, c_size_t, c_void_p
 from pathlib import Path
 
 ABI_VERSION = 2
@@ -27,7 +27,7 @@ class Address(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * 64)]
 
 
-# The arguments of each function between the group and the work: p pointer, n count, i int.
+# The arguments of each collective between the group and the work: p pointer, n count, i int.
 CALLS = {
     "all_reduce": "pnii",
     "broadcast": "pnii",
@@ -41,6 +41,23 @@ CALLS = {
     "send": "pniii",
     "recv": "pniii",
 }
+# What the other functions return, and their arguments: also s text, d seconds, - nothing.
+OTHERS = {
+    "last_error": "s:",
+    "listen": "i:sdpp",
+    "connect": "i:piipssd",
+    "abort": "-:ps",
+    "close": "-:p",
+    "transport": "s:p",
+    "bytes_sent": "n:p",
+    "algorithm": "s:psni",
+    "work_done": "i:p",
+    "work_free": "-:p",
+    "work_source": "i:p",
+    "work_wait": "i:pd",
+    "check_while_waiting": "-:p",
+}
+KINDS = {"p": c_void_p, "n": c_size_t, "i": c_int, "s": c_char_p, "d": c_double, "-": None}
 Check = ctypes.CFUNCTYPE(c_int)
 
 
@@ -67,33 +84,12 @@ def load_library():
             f"{path} has version {version} of the C interface, and this package "
             f"needs version {ABI_VERSION}: install both from one build"
         )
-    kinds = {"p": c_void_p, "n": c_size_t, "i": c_int}
-    for name, arguments in CALLS.items():
+    signatures = {**OTHERS, **{name: f"i:p{arguments}p" for name, arguments in CALLS.items()}}
+    for name, signature in signatures.items():
+        result, arguments = signature.split(":")
         function = getattr(library, "ringside_" + name)
-        function.argtypes = [c_void_p, *(kinds[kind] for kind in arguments), c_void_p]
-    library.ringside_last_error.restype = c_char_p
-    library.ringside_listen.argtypes = [c_char_p, c_double, POINTER(c_void_p), POINTER(Address)]
-    library.ringside_connect.argtypes = [
-        c_void_p,
-        c_int,
-        c_int,
-        POINTER(Address),
-        c_char_p,
-        c_char_p,
-        c_double,
-    ]
-    library.ringside_abort.argtypes = [c_void_p, c_char_p]
-    library.ringside_abort.restype = library.ringside_close.restype = None
-    library.ringside_close.argtypes = library.ringside_transport.argtypes = [c_void_p]
-    library.ringside_transport.restype = library.ringside_algorithm.restype = c_char_p
-    library.ringside_bytes_sent.argtypes, library.ringside_bytes_sent.restype = [c_void_p], c_size_t
-    library.ringside_algorithm.argtypes = [c_void_p, c_char_p, c_size_t, c_int]
-    library.ringside_work_done.argtypes = library.ringside_work_free.argtypes = [c_void_p]
-    library.ringside_work_source.argtypes = [c_void_p]
-    library.ringside_work_wait.argtypes = [c_void_p, c_double]
-    library.ringside_work_free.restype = None
-    library.ringside_check_while_waiting.argtypes = [Check]
-    library.ringside_check_while_waiting.restype = None
+        function.restype = KINDS[result]
+        function.argtypes = [KINDS[kind] for kind in arguments]
     library.ringside_check_while_waiting(run_signal_handlers)
     return library
 

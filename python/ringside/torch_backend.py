@@ -20,6 +20,7 @@ import contextlib
 import functools
 import inspect
 import ipaddress
+import math
 import os
 import re
 import secrets
@@ -39,60 +40,23 @@ import torch.distributed.distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend
 
 from ringside import library as lib
+from ringside.torch_tensors import (
+    contiguous,
+    copy_of_results,
+    elements,
+    flat,
+    memory_for,
+    moved,
+    numbers,
+    reduced,
+    require_alike,
+    require_cpu,
+    require_length,
+)
 
 SLICE = 0.1  # seconds that a wait spends in C, before Python may run signal handlers
 CALLBACKS_END = 30.0  # seconds that the end of a program waits for callbacks of futures
-TYPES = {
-    torch.float32: lib.FP32,
-    torch.float64: lib.FP64,
-    torch.int32: lib.INT32,
-    torch.int64: lib.INT64,
-    torch.float16: lib.FP16,
-    torch.bfloat16: lib.BF16,
-    torch.uint8: lib.UINT8,
-    torch.int8: lib.INT8,
-    torch.int16: lib.INT16,
-    torch.bool: lib.BOOL,
-}
-RedOp = dist.ReduceOp.RedOpType
-OPS = {
-    RedOp.SUM: lib.SUM,
-    RedOp.PRODUCT: lib.PRODUCT,
-    RedOp.MIN: lib.MIN,
-    RedOp.MAX: lib.MAX,
-    RedOp.AVG: lib.AVG,
-    RedOp.BAND: lib.BIT_AND,
-    RedOp.BOR: lib.BIT_OR,
-    RedOp.BXOR: lib.BIT_XOR,
-    RedOp.PREMUL_SUM: lib.SUM,
-}
 HAS_BACKENDS = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15)
-FORWARDED = [
-    "allreduce",
-    "allreduce_coalesced",
-    "broadcast",
-    "reduce",
-    "allgather",
-    "allgather_coalesced",
-    "all_gather_single",
-    "all_gather_single_coalesced",
-    "reduce_scatter",
-    "reduce_scatter_single",
-    "reduce_scatter_single_coalesced",
-    "gather",
-    "scatter",
-    "all_to_all_single",
-    "alltoall",
-    "barrier",
-    "send",
-    "recv",
-    "recv_anysource",
-    "monitored_barrier",
-    "getBackendName",
-    "setTimeout",
-    "getSequenceNumberForGroup",
-    "setSequenceNumberForGroup",
-]
 groups = weakref.WeakSet()  # those that the end of the program closes
 completers = weakref.WeakSet()  # the threads that complete futures, for which it waits
 
@@ -104,9 +68,17 @@ def error_from(failure):
     return dist.DistBackendError(text)
 
 
+def check(status):
+    """Raises the library's error as torch's programs expect it."""
+    try:
+        lib.check(status)
+    except lib.RingsideError as failure:
+        raise error_from(failure) from None
+
+
 def seconds_of(timeout):
-    """Of a timedelta; None if it stands for the group's own."""
-    return timeout.total_seconds() if timeout is not None and timeout > timedelta(0) else None
+    """Of a timedelta; inf if it stands for the group's own."""
+    return timeout.total_seconds() if timeout is not None and timeout > timedelta(0) else math.inf
 
 
 class Work(dist.Work):
@@ -145,12 +117,12 @@ class Work(dist.Work):
 
     def wait(self, timeout=None):
         limit = seconds_of(timeout)
-        end = None if limit is None else time.monotonic() + limit
+        end = time.monotonic() + limit
         while not self.has_ended:
-            left = SLICE if end is None else min(SLICE, max(0.0, end - time.monotonic()))
+            left = min(SLICE, max(0.0, end - time.monotonic()))
             if lib.library().ringside_work_wait(self.handle, left) != lib.TIMED_OUT:
                 self._settle()
-            elif end is not None and time.monotonic() >= end:
+            elif time.monotonic() >= end:
                 raise dist.DistBackendError(
                     f"Timed out waiting {1000 * limit:g}ms for {self.name} of group "
                     f'"{self.group.group_name}" on rank {self.group.rank()}. The call runs on; '
@@ -208,24 +180,9 @@ class Work(dist.Work):
             lib.library().ringside_work_free(self.handle)
 
 
-def plain(tensor):
-    """Whether the library can use the tensor's own memory."""
-    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-
-
-def require_cpu(tensor):
-    if tensor.layout != torch.strided:
-        raise NotImplementedError(
-            f"ringside reduces and moves dense tensors, not {tensor.layout}: call to_dense() first"
-        )
-    if tensor.device.type != "cpu":
-        raise RuntimeError(
-            f"ringside moves tensors on the CPU, not on {tensor.device}: give the "
-            'GPU a group of its own, new_group(backend="nccl")'
-        )
-
-
 class ProcessGroup(dist.ProcessGroup):
+    """The methods without a docstring are those of torch.distributed.ProcessGroup."""
+
     def __init__(self, ranks, store, timeout):
         super().__init__(ranks.rank, ranks.size)
         self.ranks, self.store, self.timeout = ranks, store, timeout
@@ -307,9 +264,10 @@ class ProcessGroup(dist.ProcessGroup):
             if self.messages:
                 self.messages = [work for work in self.messages if not work.is_completed()]
 
-    def _call(self, name, arguments, opts, tensors, result, finish=None):
-        """Calls ringside_<name>. `tensors` own the memory of the arguments. `finish` runs when the
-        call has ended."""
+    def _call(self, name, arguments, opts, memory, outputs, copies=True):
+        """Calls ringside_<name>, which uses the memory of some tensors and writes to the last one.
+        With `copies`, the results go from there to `outputs`."""
+        finish = copy_of_results(memory, outputs) if copies else None
         waits = opts is not None and not getattr(opts, "asyncOp", True)
         limit = seconds_of(getattr(opts, "timeout", None))
         with self.lock:
@@ -317,28 +275,36 @@ class ProcessGroup(dist.ProcessGroup):
             function = ranks.function(name)
             self.made += 1
             self._forget_ended()
-            alone = waits and limit is None and not self.pending
-            if not alone or threading.current_thread() is not threading.main_thread():
-                handle = c_void_p()
-                self._check(function(ranks.handle, *arguments, byref(handle)))
-                work = Work(self, name, handle, tensors, finish, result)
+            alone = waits and limit == math.inf and not self.pending
+            alone = alone and threading.current_thread() is threading.main_thread()
+            if not alone:
+                work = self._started(name, arguments, memory, finish, outputs)
                 self.pending.append(work)
-                alone = False
         if not alone:
             if waits:
                 work.wait(opts.timeout)
             return work
-        self._check(function(ranks.handle, *arguments, None))
+        check(function(ranks.handle, *arguments, None))
         if finish:
             finish()
-        return Work(self, name, None, None, None, result)
+        return Work(self, name, None, None, None, outputs)
 
-    @staticmethod
-    def _check(status):
-        try:
-            lib.check(status)
-        except lib.RingsideError as failure:
-            raise error_from(failure) from None
+    def _message(self, name, tensor, peer, tag, outputs):
+        """Calls ringside_send or ringside_recv."""
+        require_cpu(tensor)
+        memory = [contiguous(tensor)]
+        finish = copy_of_results(memory, outputs) if name == "recv" else None
+        with self.lock:
+            self.made += 1
+            self._forget_ended()
+            work = self._started(name, (*moved(memory[0]), peer, tag), memory, finish, outputs)
+            self.messages.append(work)
+        return work
+
+    def _started(self, name, arguments, memory, finish, outputs):
+        handle = c_void_p()
+        check(self.ranks.function(name)(self.ranks.handle, *arguments, byref(handle)))
+        return Work(self, name, handle, memory, finish, outputs)
 
     def _complete_later(self, work):
         """Sets the future of the work when it has ended, on a thread of the group."""
@@ -360,75 +326,13 @@ class ProcessGroup(dist.ProcessGroup):
         if not later:
             work._complete_future()  # runs callbacks, which may need the lock on other threads
 
-    def _message(self, name, tensors, peer, tag, result, finish=None):
-        used = tensors[0]
-        with self.lock:
-            self.made += 1
-            self._forget_ended()
-            handle = c_void_p()
-            self._check(
-                self.ranks.function(name)(
-                    self.ranks.handle, *self._moved(used), peer, tag, byref(handle)
-                )
-            )
-            work = Work(self, name, handle, tensors, finish, result)
-            self.messages.append(work)
-        return work
-
-    # ---- Buffers: what the library reads and writes, and how the result comes back
-
-    def _moved(self, tensor):
-        """(address, elements, type) of a contiguous tensor that is moved, not reduced."""
-        type = TYPES.get(tensor.dtype)
-        if type is None:
-            return tensor.data_ptr(), tensor.numel() * tensor.element_size(), lib.UINT8
-        return tensor.data_ptr(), tensor.numel(), type
-
-    def _reduced(self, tensor, reduce_op, copy=False):
-        """A contiguous tensor to reduce in place of `tensor`, and the library's operation. If it is
-        another tensor, the reduction goes back by copy_(). With `copy`, `tensor` is only read."""
-        require_cpu(tensor)
-        op = OPS.get(reduce_op.op if hasattr(reduce_op, "op") else reduce_op)
-        if op is None:
-            raise NotImplementedError(f"ringside has no {reduce_op}: use another operation")
-        scaled = getattr(reduce_op, "op", None) == RedOp.PREMUL_SUM
-        if tensor.is_complex():
-            if op not in (lib.SUM, lib.AVG):
-                raise NotImplementedError("ringside adds and averages complex numbers only")
-        elif tensor.dtype not in TYPES:
-            raise NotImplementedError(f"ringside does not reduce {tensor.dtype}: convert it first")
-        used = tensor
-        if scaled and copy or not plain(tensor):
-            used = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
-        if scaled:
-            used.mul_(reduce_op.__getstate__()[1])  # the factor, by a way that torch 2.11 has
-        return used, op
-
-    @staticmethod
-    def _numbers(tensor):
-        """(address, elements, type) of a tensor that is reduced; a complex number is two."""
-        if tensor.is_complex():
-            tensor = torch.view_as_real(tensor)
-        return tensor.data_ptr(), tensor.numel(), TYPES[tensor.dtype]
-
-    @staticmethod
-    def _elements(tensor):
-        return tensor.numel() * (2 if tensor.is_complex() else 1)
-
-    # ---- Calls
+    # ---- Calls: what torch asks for, as arguments of the library (CALLS of library.py)
 
     def allreduce(self, tensors, opts=None):
         opts = opts or dist.AllreduceOptions()
         (tensor,) = tensors
-        used, op = self._reduced(tensor, opts.reduceOp)
-        return self._call(
-            "all_reduce",
-            (*self._numbers(used), op),
-            opts,
-            used,
-            tensors,
-            None if used is tensor else lambda: tensor.copy_(used),
-        )
+        used, op = reduced(tensor, opts.reduceOp)
+        return self._call("all_reduce", (*numbers(used), op), opts, [used], tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
         """One call for the tensors of each type."""
@@ -437,19 +341,10 @@ class ProcessGroup(dist.ProcessGroup):
         for tensor in tensors:
             require_cpu(tensor)
             of_type.setdefault(tensor.dtype, []).append(tensor)
-        flats = [
-            self._reduced(torch.cat([tensor.reshape(-1) for tensor in group]), opts.reduceOp)
-            for group in of_type.values()
-        ]  # all are accepted before the first is sent
+        # All are accepted before the first is sent.
+        flats = [reduced(flat(group), opts.reduceOp) for group in of_type.values()]
         works = [
-            self._call(
-                "all_reduce",
-                (*self._numbers(used), op),
-                opts,
-                used,
-                group,
-                functools.partial(split_into, group, used),
-            )
+            self._call("all_reduce", (*numbers(used), op), opts, [used], group)
             for (used, op), group in zip(flats, of_type.values())
         ]
         return works[0] if len(works) == 1 else All(self, works, tensors)
@@ -458,64 +353,34 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.BroadcastOptions()
         (tensor,) = tensors
         require_cpu(tensor)
-        used = tensor if plain(tensor) else contiguous(tensor)
-        return self._call(
-            "broadcast",
-            (*self._moved(used), opts.rootRank),
-            opts,
-            used,
-            tensors,
-            None if used is tensor else lambda: tensor.copy_(used),
-        )
+        used = contiguous(tensor)
+        return self._call("broadcast", (*moved(used), opts.rootRank), opts, [used], tensors)
 
     def reduce(self, tensors, opts=None):
         opts = opts or dist.ReduceOptions()
         (tensor,) = tensors
-        used, op = self._reduced(tensor, opts.reduceOp)
+        used, op = reduced(tensor, opts.reduceOp)
+        arguments = (*numbers(used), op, opts.rootRank)
         is_root = opts.rootRank == self.rank()
-        return self._call(
-            "reduce",
-            (*self._numbers(used), op, opts.rootRank),
-            opts,
-            used,
-            tensors,
-            (lambda: tensor.copy_(used)) if is_root and used is not tensor else None,
-        )
+        return self._call("reduce", arguments, opts, [used], tensors, copies=is_root)
 
     def all_gather_single(self, output, input, opts=None):
-        require_cpu(output)
-        require_cpu(input)
-        require_types(output, input)
+        require_alike([output], [input])
         require_length("all_gather", output, input.numel() * self.size())
-        used = output if plain(output) else contiguous(output)
-        source = contiguous(input)
-        address, count, type = self._moved(source)
-        return self._call(
-            "all_gather",
-            (address, used.data_ptr(), count, None, type),
-            opts,
-            (source, used),
-            [output],
-            None if used is output else lambda: output.copy_(used),
-        )
+        return self._all_gather(input, contiguous(output), None, opts, [output])
 
     def allgather(self, outputs, inputs, opts=None):
         (input,), (blocks,) = inputs, outputs
-        require_cpu(input)
-        for block in blocks:
-            require_types(block, input)
+        require_alike(blocks, [input])
         require_length("all_gather", blocks[self.rank()], input.numel())
-        flat, source = flat_for(blocks), contiguous(input)
-        address, count, type = self._moved(source)
-        counts = lib.counts([self._moved(block)[1] for block in blocks])
-        return self._call(
-            "all_gather",
-            (address, flat.data_ptr(), count, counts, type),
-            opts,
-            (source, flat),
-            blocks,
-            lambda: split_into(blocks, flat),
-        )
+        counts = lib.counts([moved(block)[1] for block in blocks])
+        return self._all_gather(input, memory_for(blocks), counts, opts, blocks)
+
+    def _all_gather(self, input, used, counts, opts, outputs):
+        source = contiguous(input)
+        address, count, type = moved(source)
+        arguments = address, used.data_ptr(), count, counts, type
+        return self._call("all_gather", arguments, opts, [source, used], outputs)
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
         works = [
@@ -525,110 +390,84 @@ class ProcessGroup(dist.ProcessGroup):
         return All(self, works, output_lists)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
-        return All(
-            self,
-            [self.all_gather_single(output, input, opts) for output, input in zip(outputs, inputs)],
-            outputs,
-        )
+        works = [self.all_gather_single(*each, opts) for each in zip(outputs, inputs)]
+        return All(self, works, outputs)
 
     def reduce_scatter_single(self, output, input, opts=None):
-        opts = opts or dist.ReduceScatterOptions()
-        require_cpu(output)
-        require_types(output, input)
+        require_alike([output], [input])
         require_length("reduce_scatter", input, output.numel() * self.size())
-        return self._reduce_blocks(output, input, None, opts)
-
-    def _reduce_blocks(self, output, input, counts, opts):
-        used, op = self._reduced(input, opts.reduceOp, copy=True)
-        result = output if plain(output) else contiguous(output)
-        address, _, type = self._numbers(used)
-        to, count, _ = self._numbers(result)
-        return self._call(
-            "reduce_scatter",
-            (address, to, count, counts, type, op),
-            opts,
-            (used, result),
-            [output],
-            None if result is output else lambda: output.copy_(result),
-        )
+        return self._reduce_scatter(output, input, None, opts)
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         (output,), (blocks,) = outputs, inputs
-        require_cpu(output)
-        for block in blocks:
-            require_types(output, block)
+        require_alike([output], blocks)
         require_length("reduce_scatter", blocks[self.rank()], output.numel())
-        return self._reduce_blocks(
-            output,
-            torch.cat([block.reshape(-1) for block in blocks]),
-            lib.counts([self._elements(block) for block in blocks]),
-            opts or dist.ReduceScatterOptions(),
-        )
+        counts = lib.counts([elements(block) for block in blocks])
+        return self._reduce_scatter(output, flat(blocks), counts, opts)
+
+    def _reduce_scatter(self, output, input, counts, opts):
+        opts = opts or dist.ReduceScatterOptions()
+        source, op = reduced(input, opts.reduceOp, only_read=True)
+        used = contiguous(output)
+        address, count, type = numbers(used)
+        arguments = source.data_ptr(), address, count, counts, type, op
+        return self._call("reduce_scatter", arguments, opts, [source, used], [output])
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
-        return All(
-            self,
-            [
-                self.reduce_scatter_single(output, input, opts)
-                for output, input in zip(outputs, inputs)
-            ],
-            outputs,
-        )
+        works = [self.reduce_scatter_single(*each, opts) for each in zip(outputs, inputs)]
+        return All(self, works, outputs)
 
     def gather(self, outputs, inputs, opts=None):
         opts = opts or dist.GatherOptions()
         (input,) = inputs
-        blocks = outputs[0] if outputs else []
-        require_cpu(input)
+        blocks = outputs[0] if outputs else []  # none but on the root
+        require_alike(blocks, [input])
         for block in blocks:
-            require_types(block, input)
             require_length("gather", block, input.numel())
-        flat, source = flat_for(blocks) if blocks else input, contiguous(input)
-        address, count, type = self._moved(source)
-        return self._call(
-            "gather",
-            (address, flat.data_ptr(), count, type, opts.rootRank),
-            opts,
-            (source, flat),
-            blocks,
-            lambda: split_into(blocks, flat),
-        )
+        source = contiguous(input)
+        used = memory_for(blocks) if blocks else source
+        address, count, type = moved(source)
+        arguments = address, used.data_ptr(), count, type, opts.rootRank
+        return self._call("gather", arguments, opts, [source, used], blocks)
 
     def scatter(self, outputs, inputs, opts=None):
         opts = opts or dist.ScatterOptions()
         (output,) = outputs
-        require_cpu(output)
-        blocks = inputs[0] if inputs else []
+        blocks = inputs[0] if inputs else []  # none but on the root
+        require_alike([output], blocks)
         for block in blocks:
-            require_types(output, block)
             require_length("scatter", block, output.numel())
-        source = torch.cat([b.reshape(-1) for b in blocks]) if blocks else output
-        used = output if plain(output) else contiguous(output)
-        address, count, type = self._moved(used)
-        return self._call(
-            "scatter",
-            (source.data_ptr(), address, count, type, opts.rootRank),
-            opts,
-            (source, used),
-            outputs,
-            None if used is output else lambda: output.copy_(used),
-        )
+        used = contiguous(output)
+        source = flat(blocks) if blocks else used
+        arguments = source.data_ptr(), *moved(used), opts.rootRank
+        return self._call("scatter", arguments, opts, [source, used], outputs)
 
     def all_to_all_single(self, output, input, output_splits, input_splits, opts=None):
-        require_cpu(output)
-        require_types(output, input)
+        require_alike([output], [input])
         received = self._block_lengths(output, output_splits, "output")
         sent = self._block_lengths(input, input_splits, "input")
-        used = output if plain(output) else contiguous(output)
-        return self._exchange(
-            used,
-            contiguous(input),
-            sent,
-            received,
-            opts,
-            [output],
-            None if used is output else lambda: output.copy_(used),
-        )
+        # Blocks that are told may be equal on this rank and not on others.
+        equal = not output_splits and not input_splits and sent == received
+        memory = [contiguous(input), contiguous(output)]
+        return self._all_to_all(memory, sent, received, equal, opts, [output])
+
+    def alltoall(self, outputs, inputs, opts=None):
+        require_alike(outputs, inputs)
+        sent, received = ([each.numel() for each in tensors] for tensors in (inputs, outputs))
+        memory = [flat(inputs), memory_for(outputs)]
+        return self._all_to_all(memory, sent, received, False, opts, outputs)
+
+    def _all_to_all(self, memory, sent, received, equal, opts, outputs):
+        """`sent` and `received`: the elements of the block for, and from, each rank. `equal`: all
+        blocks of all ranks are."""
+        source, used = memory
+        address, count, type = moved(source)
+        width = max(1, count // max(1, source.numel()))  # bytes of an unknown type
+        lists = None, None
+        if not equal:
+            lists = [lib.list_of(n * width for n in lengths) for lengths in (sent, received)]
+        arguments = address, used.data_ptr(), sent[0] * width, *lists, type
+        return self._call("all_to_all", arguments, opts, memory, outputs)
 
     def _block_lengths(self, tensor, splits, which):
         """The elements of each rank's block; splits count rows."""
@@ -647,58 +486,16 @@ class ProcessGroup(dist.ProcessGroup):
             )
         return [split * (tensor.numel() // rows if rows else 0) for split in splits]
 
-    def _exchange(self, output, input, sent, received, opts, result, finish):
-        width = max(1, self._moved(input)[1] // max(1, input.numel()))  # bytes of an unknown type
-        equal = len(set(sent + received)) <= 1
-        lists = (
-            (None, None)
-            if equal
-            else (lib.list_of(n * width for n in sent), lib.list_of(n * width for n in received))
-        )
-        return self._call(
-            "all_to_all",
-            (input.data_ptr(), output.data_ptr(), sent[0] * width, *lists, self._moved(input)[2]),
-            opts,
-            (input, output),
-            result,
-            finish,
-        )
-
-    def alltoall(self, outputs, inputs, opts=None):
-        for tensor in (*outputs, *inputs):
-            require_cpu(tensor)
-            require_types(outputs[0], tensor)
-        flat = flat_for(outputs)
-        return self._exchange(
-            flat,
-            torch.cat([input.reshape(-1) for input in inputs]),
-            [input.numel() for input in inputs],
-            [output.numel() for output in outputs],
-            opts,
-            outputs,
-            lambda: split_into(outputs, flat),
-        )
-
     def barrier(self, opts=None):
-        return self._call("barrier", (), opts, None, [])
+        return self._call("barrier", (), opts, [], [])
 
     def send(self, tensors, to, tag):
         (tensor,) = tensors
-        require_cpu(tensor)
-        return self._message("send", [contiguous(tensor)], to, tag, tensors)
+        return self._message("send", tensor, to, tag, tensors)
 
     def recv(self, tensors, source, tag):
         (tensor,) = tensors
-        require_cpu(tensor)
-        used = tensor if plain(tensor) else contiguous(tensor)
-        return self._message(
-            "recv",
-            [used, tensor],
-            source,
-            tag,
-            tensors,
-            None if used is tensor else lambda: tensor.copy_(used),
-        )
+        return self._message("recv", tensor, source, tag, tensors)
 
     def recv_anysource(self, tensors, tag):
         return self.recv(tensors, -1, tag)
@@ -742,6 +539,13 @@ class ProcessGroup(dist.ProcessGroup):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
 
+FORWARDED = """allreduce allreduce_coalesced broadcast reduce allgather allgather_coalesced
+    all_gather_single all_gather_single_coalesced reduce_scatter reduce_scatter_single
+    reduce_scatter_single_coalesced gather scatter all_to_all_single alltoall barrier send recv
+    recv_anysource monitored_barrier getBackendName setTimeout getSequenceNumberForGroup
+    setSequenceNumberForGroup"""
+
+
 class Inner(Backend):
     """The backend of a group, for what torch asks of backends and not of groups (from 2.15 on, where
     Python may derive from Backend)."""
@@ -757,7 +561,7 @@ def forwarded(name):
     return lambda self, *args, **kwargs: getattr(self.group(), name)(*args, **kwargs)
 
 
-for each in FORWARDED:
+for each in FORWARDED.split():
     setattr(Inner, each, forwarded(each))
 
 
@@ -774,10 +578,9 @@ class All(Work):
         return self.has_ended
 
     def wait(self, timeout=None):
-        limit = seconds_of(timeout)
-        end = None if limit is None else time.monotonic() + limit
+        end = time.monotonic() + seconds_of(timeout)
         for work in self.works:
-            if end is not None:
+            if end < math.inf:
                 timeout = timedelta(seconds=max(1e-6, end - time.monotonic()))
             try:
                 work.wait(timeout)
@@ -819,38 +622,6 @@ class Closed:
 def complete_futures(works):
     while (work := works.get()) is not None:
         work._complete_future()
-
-
-def contiguous(tensor):
-    return tensor.resolve_conj().resolve_neg().contiguous()
-
-
-def flat_for(tensors):
-    """Memory for the blocks of all ranks, one after the other."""
-    for tensor in tensors:
-        require_cpu(tensor)
-    return torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
-
-
-def split_into(tensors, flat):
-    begin = 0
-    for tensor in tensors:
-        end = begin + tensor.numel()
-        tensor.copy_(flat[begin:end].view(tensor.shape))
-        begin = end
-
-
-def require_types(output, input):
-    if output.dtype != input.dtype:
-        raise TypeError(f"expected tensors of one type, got {input.dtype} and {output.dtype}")
-
-
-def require_length(name, tensor, elements):
-    if tensor.numel() != elements:
-        raise ValueError(
-            f"{name}: expected a tensor of {elements} elements, got "
-            f"{tensor.numel()}, shape {tuple(tensor.shape)}"
-        )
 
 
 # ---- How a group is made

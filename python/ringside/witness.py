@@ -33,11 +33,12 @@ def local(tensor):
 
 
 def storage_of(tensor):
+    """The address by which tensors that share memory are known."""
     return local(tensor).untyped_storage().data_ptr()
 
 
-def plain_name(name):
-    return name.removeprefix("module.")  # of a wrapper, such as DDP
+def bytes_of(tensor):
+    return tensor.numel() * tensor.element_size()
 
 
 class Model:
@@ -46,24 +47,22 @@ class Model:
     def __init__(self, module):
         self.module = weakref.ref(module)
         self.name = type(module).__name__
-        # A parameter that two modules share has one name.
-        self.names = {id(p): plain_name(name) for name, p in module.named_parameters()}
-        self.parameters = list(module.parameters())
+        self.names = {}  # id of a parameter -> its name: one that two modules share has one
+        self.parameters = []
         self.computing = {}  # (module, name) -> the most elements of a parameter in forward
         self.owners = {}  # id of a parameter -> the first (module, name): some modules share one
         self.gathered = self.most_gathered = 0  # elements, in a forward
         self.outputs = []  # (storage, elements) of what the last forward gathered
-        self.resting = self.kept = (
-            0  # elements: parameters, and gathered ones that still lie in memory
-        )
+        # Elements: parameters, and gathered ones that still lie in memory.
+        self.resting = self.kept = 0
         self.trained = self.with_state = 0  # elements of those that are trained; that have state
         self.state = 0  # bytes
 
     def begin_forward(self):
-        module = self.module()
-        for name, parameter in module.named_parameters():  # a wrapper may have replaced some
+        """Learns the parameters: since the last forward, a wrapper may have replaced some."""
+        for name, parameter in self.module().named_parameters():
             if id(parameter) not in self.names:
-                self.names[id(parameter)] = plain_name(name)
+                self.names[id(parameter)] = name.removeprefix("module.")  # of DDP and its kin
                 self.parameters.append(parameter)
         self.gathered, self.outputs = 0, []
 
@@ -76,20 +75,16 @@ class Model:
         self.most_gathered = max(self.most_gathered, self.gathered)
 
     def measure_state(self, optimizer):
-        states = optimizer.state
-        held = 0
+        """Adds what an optimizer keeps of the model's parameters."""
         for parameter in self.parameters:
-            tensors = [
-                local(each)
-                for each in states.get(parameter, {}).values()
-                if torch.is_tensor(each) and each.numel() > 1
-            ]
+            state = optimizer.state.get(parameter, {}).values()
+            tensors = [local(each) for each in state if torch.is_tensor(each) and each.numel() > 1]
             if tensors:
-                held += local(parameter).numel()
-                self.state += sum(t.numel() * t.element_size() for t in tensors)
-        self.with_state += held
+                self.with_state += local(parameter).numel()
+                self.state += sum(map(bytes_of, tensors))
 
     def report(self):
+        """As `ringside watch` reads it (KEYS_OF_MODEL in lab/watch.py)."""
         return {
             "model": self.name,
             "resting": self.resting,
@@ -103,14 +98,17 @@ class Model:
 
 
 class Backward:
+    """What happened from the begin of a backward to the optimizer's step."""
+
     def __init__(self):
-        self.began = time.monotonic()
         self.ready = 0  # gradients so far
-        self.calls = []  # (call, gradients that were ready when it set out)
+        self.calls = []  # (bytes of a reduction, gradients that were ready when it set out)
         self.waits = []  # (seconds, gradients that were ready when it ended)
 
 
 class Witness:
+    """Sees what this process does while its first group is there."""
+
     def __init__(self, folder):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -151,15 +149,12 @@ class Witness:
                     found.setdefault(storage_of(parameter.grad), "gradient of " + name)
         return found
 
-    def call(self, collective, tensors, result, waited):
-        """`tensors` are read or written by a call that has set out; None: a barrier. `waited`:
+    def call(self, collective, tensors, outputs, waited):
+        """`tensors` are read or written by a call that has set out; a barrier has none. `waited`:
         seconds in which it blocked its caller."""
-        label, bytes = "", 0
-        if tensors is not None:
-            tensors = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
-            bytes = max(t.numel() * t.element_size() for t in tensors)
-            names = self.labels()
-            label = next((names[key] for key in map(storage_of, tensors) if key in names), "")
+        bytes = max(map(bytes_of, tensors), default=0)
+        names = self.labels() if tensors else {}
+        label = next((names[key] for key in map(storage_of, tensors) if key in names), "")
         entry = self.calls.setdefault((collective, label), [0, 0])
         entry[0] += 1
         entry[1] += bytes
@@ -167,7 +162,7 @@ class Witness:
             self.reducing.calls.append((bytes, self.reducing.ready))
         # A model that gathers does so in forward, before a module computes.
         if collective in GATHERS and self.depth > 0 and self.backward is None and self.model:
-            for output in result:
+            for output in outputs:
                 elements = local(output).numel()
                 self.model.gathered += elements
                 self.model.outputs.append(
@@ -183,17 +178,13 @@ class Witness:
     # ---- Forward, backward and step
 
     def before_forward(self, module, _arguments):
-        if (
-            self.depth == 0
-            and self.backward is None
-            and self.group is not None
-            and next(module.parameters(), None) is not None
-        ):  # a loss has none
+        is_outermost = self.depth == 0 and self.backward is None and self.group is not None
+        if is_outermost and next(module.parameters(), None) is not None:  # a loss has none
             model = self.models.get(id(module))
             if model is None or model.module() is not module:
                 model = self.models[id(module)] = Model(module)
             self.model = model
-            model.measure()
+            model.measure()  # what the last forward left
             model.begin_forward()
             for parameter in model.parameters:
                 if parameter.requires_grad and parameter not in self.watched:
@@ -204,13 +195,10 @@ class Witness:
     def after_forward(self, module, _arguments, _output):
         self.depth = max(0, self.depth - 1)
         if self.model is not None and self.backward is None:
+            owners, computing = self.model.owners, self.model.computing
             for name, parameter in module._parameters.items():
                 key = (id(module), name)
-                if (
-                    parameter is not None
-                    and self.model.owners.setdefault(id(parameter), key) == key
-                ):
-                    computing = self.model.computing
+                if parameter is not None and owners.setdefault(id(parameter), key) == key:
                     computing[key] = max(local(parameter).numel(), computing.get(key, 0))
 
     def gradient_is_ready(self, _gradient):
@@ -240,7 +228,7 @@ class Witness:
         if self.group is None:
             return
         group, self.group = self.group(), None
-        if group is None:
+        if group is None:  # it has been collected
             return
         for model in self.models.values():
             model.measure()
@@ -248,8 +236,9 @@ class Witness:
             for optimizer in self.optimizers.values():
                 model.measure_state(optimizer)
         reduced = [b for b in self.backwards if b.calls]
-        gradients = [(bytes, ready, b.ready) for b in reduced for bytes, ready in b.calls]
-        waits = [w for b in reduced for w in b.waits if w[1] < b.ready]
+        gradients = [bytes for b in reduced for bytes, _ in b.calls]
+        early = [bytes for b in reduced for bytes, ready in b.calls if ready < b.ready]
+        waits = [seconds for b in reduced for seconds, ready in b.waits if ready < b.ready]
         report = {
             "test": self.test,
             "rank": group.rank(),
@@ -264,11 +253,11 @@ class Witness:
             ],
             "backwards": len(reduced),
             "reductions": len(gradients),
-            "reduced_bytes": sum(g[0] for g in gradients),
-            "early_reductions": sum(1 for g in gradients if g[1] < g[2]),
-            "early_bytes": sum(g[0] for g in gradients if g[1] < g[2]),
+            "reduced_bytes": sum(gradients),
+            "early_reductions": len(early),
+            "early_bytes": sum(early),
             "waits_in_backward": len(waits),
-            "waited_in_backward_seconds": sum(w[0] for w in waits),
+            "waited_in_backward_seconds": sum(waits),
             "optimizers": sorted({type(o).__name__ for o in self.optimizers.values()}),
             "models": [model.report() for model in self.models.values()],
         }
@@ -287,16 +276,16 @@ def watch(folder, ProcessGroup, Work):
         connect(group, *arguments)
         witness.begin(group)
 
-    def watched_call(group, name, arguments, opts, tensors, result, finish=None):
+    def watched_call(group, name, arguments, opts, memory, outputs, **options):
         began = time.monotonic()
-        work = call(group, name, arguments, opts, tensors, result, finish)
+        work = call(group, name, arguments, opts, memory, outputs, **options)
         blocked = opts is not None and not getattr(opts, "asyncOp", True)
-        witness.call(name, tensors, result, time.monotonic() - began if blocked else 0.0)
+        witness.call(name, memory, outputs, time.monotonic() - began if blocked else 0.0)
         return work
 
-    def watched_message(group, name, tensors, peer, tag, result, finish=None):
-        work = message(group, name, tensors, peer, tag, result, finish)
-        witness.call(name, tensors[0], result, 0.0)
+    def watched_message(group, name, tensor, peer, tag, outputs):
+        work = message(group, name, tensor, peer, tag, outputs)
+        witness.call(name, [tensor], outputs, 0.0)
         return work
 
     def watched_wait(work, timeout=None):

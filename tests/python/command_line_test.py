@@ -1,11 +1,7 @@
-"""The commands that are Python: their arguments, their help, and what goes wrong, without a build.
-
-command_line_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""The commands that are Python: their arguments, their help, and what goes wrong, without a build."""
 
 import io
 import json
-import sys
 from contextlib import redirect_stderr, redirect_stdout
 
 from ringside.__main__ import COMMANDS, commands_as_json, main
@@ -15,6 +11,7 @@ from ringside.command_line import (
     Flag,
     Option,
     UsageError,
+    Words,
     at_least_one,
     described,
     help_text,
@@ -62,6 +59,21 @@ def test_arguments_reach_the_command():
     assert args.algorithm == "ring" and args.ranks == 8 and args.time_limit == 2.5
     assert args.bytes == [4, 8] and args.list is True
     assert run("tree")[0] == 0 and seen[1].ranks == 4 and seen[1].list is False
+
+
+def test_lists_of_words():
+    takes = Command(
+        "take", "Take words", seen.append, [Words("text TEXT", "Any"), Words("--data PATH", "Some")]
+    )
+    for words, text, data in (
+        ((), [], None),
+        (("a", "b"), ["a", "b"], None),
+        (("a", "--data", "x", "y", "--data", "z"), ["a"], ["x", "y", "z"]),
+    ):
+        del seen[:]
+        assert run(*words, command=takes) == (0, "", "")
+        assert (seen[0].text, seen[0].data) == (text, data)
+    assert "--data needs a value: PATH" in run("--data", command=takes)[2]
 
 
 def test_wrong_arguments_are_sentences():
@@ -144,8 +156,3 @@ def test_completions_learn_the_options_of_a_command():
             assert "--help\tPrint this help message and exit" in out.getvalue().splitlines()
             with redirect_stdout(io.StringIO()):
                 assert main(["help", *words]) == 0  # here, and not by the program
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

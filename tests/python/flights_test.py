@@ -1,7 +1,4 @@
-"""`ringside postmortem` of PyTorch's flight records, and of Ringside's without the program.
-
-flights_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside postmortem` of PyTorch's flight records, and of Ringside's without the program."""
 
 import contextlib
 import gzip
@@ -11,22 +8,12 @@ import os
 import pickle
 import random
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from ringside.__main__ import main
-from ringside.lab.flights import (
-    CALLS,
-    ENTRY,
-    HEADER,
-    MAGIC,
-    DataUnpickler,
-    NotARecord,
-    as_json,
-    read_folder,
-    read_pickle,
-)
+from ringside.lab.data_pickle import DataUnpickler, NotData, read_pickle
+from ringside.lab.flights import CALLS, ENTRY, HEADER, MAGIC, as_json, read_folder
 from ringside.library import RingsideError
 from ringside.program import find_program
 
@@ -165,7 +152,7 @@ def test_a_pickle_of_data_is_read():
 def error_of_pickle(data):
     try:
         read_pickle(data)
-    except NotARecord as error:
+    except NotData as error:
         return str(error)
     raise AssertionError("the pickle was read")
 
@@ -222,10 +209,20 @@ def test_a_pickle_that_is_cut_off_or_changed_is_read_or_refused():
                 changed[draw.randrange(len(whole))] = draw.randrange(256)
             try:
                 read_pickle(bytes(changed))
-            except NotARecord as error:
+            except NotData as error:
                 assert "not a pickle of data, at byte " in str(error)
-    bomb = b"\x80\x02]r\xff\xff\xff\x7f."  # an index of the memo for which C's reserves 16 GiB
-    assert read_pickle(bomb) == []
+    bomb = b"\x80\x02]r\xff\xff\xff\x7f."  # a number for which the Unpickler reserves 16 GiB
+    assert error_of_pickle(bomb) == (
+        "not a pickle of data, at byte 8: it gives an object a number above 2^24"
+    )
+    assert read_pickle(b"\x80\x02]r\x00\x00\x01\x00.") == []
+    for data, why in (
+        (b"\x80\x02e.", "at byte 3: its opcodes do not fit together"),
+        (b"\x80\x02h\x07.", "at byte 4: its opcodes do not fit together"),
+        (b"\x80\x02X\x01\x00\x00\x00\xff.", "at byte 8: a text is not UTF-8"),
+        (b"\x80\x02X\xff\xff\xff\xff.", "at byte 8: it is cut off"),
+    ):
+        assert error_of_pickle(data) == "not a pickle of data, " + why, data
 
 
 def test_a_record_that_is_changed_is_read_or_refused():
@@ -261,6 +258,10 @@ def test_what_is_no_record_is_refused_by_its_name():
         (b'{"entries":\n[}', "not JSON, in line 2: Expecting value"),
         (b'{"entries": "\xff"}', "not JSON, at byte 13: it is not UTF-8"),
         (b"[" * 10, "neither a pickle nor JSON, at byte 0"),
+        (
+            b'{"entries": [], "pg_config": {"0": {"desc": "default_pg"}}}',
+            "pg_config, ranks is missing",
+        ),
         (b'{"a":' * 100_000, "not a record in JSON: its lists are too deep"),
         (b"{}", "entries is missing"),
         (b'{"entries": 3}', "entries is of another type: int"),
@@ -608,8 +609,3 @@ Left out:
     assert refusal({"0.flight": b"short"}) == (
         "FOLDER/0.flight is not a flight recorder's file, or is cut off, or is of another version"
     )
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,8 +1,6 @@
 """The planner in Python beside runs: the memory of every rank beside its ledger, and the bytes of
 every axis, equal but for the padding of shards and the reports of norm and loss.
 
-    ledger_test.py CASE ...     the functions test_CASE below; without CASE all
-
 RINGSIDE_LEDGER_PROGRAM names the test program that trains on a sample of meshes and writes the
 ledgers (tests/training/mesh/mesh_ledger_test.cpp); with RINGSIDE_WHOLE_TABLE=1 on all of them.
 """
@@ -10,7 +8,6 @@ ledgers (tests/training/mesh/mesh_ledger_test.cpp); with RINGSIDE_WHOLE_TABLE=1 
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -79,28 +76,23 @@ def plan_of(case):
 
 def sent_by_formula(model, plan):
     """Bytes of each axis in a step, the mean over the ranks of the pipeline."""
-    p, m, n = plan.mesh.size("pp"), plan.micro_batches, plan.state_ranks
+    p, n = plan.mesh.size("pp"), plan.state_ranks
     model = on_mesh(model, plan.mesh.size("ep"))
-    load, rank_of, sent = (
-        load_of(model, plan, find_machine("laptop")),
-        placement_of(plan),
-        defaultdict(float),
-    )
-    for stage in load.stages:
-        for axis, calls, times in load.calls_of(stage, m):
-            # Gathers are counted below: a unit may stay whole from one action to the next.
-            if calls is not stage.gather_forward and calls is not stage.gather_backward:
-                ranks = (
-                    n
-                    if axis == plan.state_axis != "cp"
-                    else plan.copies
-                    if axis == "dp"
-                    else plan.mesh.size(axis)
-                )
-                sent[axis] += times * calls.sent(ranks) / p
-        sent["tp"] += stage.tensor_sums / p
-    crossed = sum(a != b for a, b in zip(rank_of, rank_of[1:]))
-    sent["pp"] += 2 * m * load.message_bytes * crossed / p
+    load, rank_of = load_of(model, plan, find_machine("laptop")), placement_of(plan)
+    sent = defaultdict(float)
+    for calls in (each for stage in load.stages for each in stage.calls):
+        axis, is_state = calls.axis, calls.axis == plan.state_axis
+        # Gathers are counted below: a unit may stay whole from one action to the next.
+        if plan.shards_parameters and is_state and calls.collective == "all_gather":
+            continue
+        ranks = (
+            n
+            if is_state and axis != "cp"
+            else plan.copies
+            if axis == "dp"
+            else plan.mesh.size(axis)
+        )
+        sent[axis] += calls.times(plan) * calls.sent(ranks) / p
     for rank in range(p):
         part = PipelinePart(has_embedding=rank_of[0] == rank, has_head=rank_of[-1] == rank)
         sent["pp"] += pipeline_bytes_of_sums(model, plan, part) / p
@@ -214,8 +206,3 @@ def test_the_account_of_a_plan_is_what_its_run_keeps_and_sends():
     ]
     print(f"{len(cases)} runs")
     assert not faults, "\n".join(faults[:20])
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
-        globals()["test_" + name]()

@@ -1,12 +1,8 @@
-"""Algorithms as data: messages packed into schedules, and the proof in Python beside the program's.
-
-lockstep_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""Algorithms as data: messages packed into schedules, and the proof in Python beside the program's."""
 
 import copy
 import json
 import random
-import sys
 import tempfile
 from pathlib import Path
 
@@ -211,8 +207,3 @@ def test_the_program_and_python_refuse_the_same():
                     refused += 1
                     assert faults_of(told), (told, str(error))
     assert refused > 50 and proved > 10, (refused, proved)
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,13 +1,9 @@
-"""Algorithms of MSCCL: what they become, what becomes of ours, and what is refused.
-
-msccl_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""Algorithms of MSCCL: what they become, what becomes of ours, and what is refused."""
 
 import io
 import json
 import random
 import subprocess
-import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -764,8 +760,3 @@ def test_the_program_reads_what_is_converted():
             assert ran.returncode == 0, ran.stderr
             sums = own.stdout.partition("barrier")[0]
             assert "all_gather: " in sums and ran.stdout.startswith(sums), ran.stdout
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,7 +1,4 @@
-"""`ringside synthesize` without z3: networks, questions without sense, and what counting proves.
-
-network_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside synthesize` without z3: networks, questions without sense, and what counting proves."""
 
 import io
 import json
@@ -188,8 +185,3 @@ def test_the_program_runs_it():
         raise AssertionError("expected a CommandError")
     except ringside.CommandError as error:
         assert "Counting proves it" in str(error), error
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,17 +1,13 @@
-"""The pipeline schedules in Python beside those of the program, action by action.
-
-pipeline_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""The pipeline schedules in Python beside those of the program, action by action."""
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 
 from ringside.library import RingsideError
 from ringside.planning import schedule_file
-from ringside.planning.pipeline import in_order, lower, make_schedule, message_of
-from ringside.planning.schedules import GENERATORS, UNLIMITED, layers_of_stage
+from ringside.planning.pipeline import in_order, lower, make_schedule, matching, message_of
+from ringside.planning.schedules import GENERATORS, UNLIMITED, Action, Schedule, layers_of_stage
 from ringside.program import run
 
 
@@ -57,17 +53,35 @@ def test_in_order_each_action_comes_after_what_it_waits_for():
     for name, generator in GENERATORS.items():
         lowered = lower(make_schedule(name, 4, generator.default, 8))
         sent, order = set(), in_order(lowered)
-        assert sorted(order) == [
-            (rank, i) for rank in range(4) for i in range(len(lowered.actions[rank]))
+        assert sorted(node[:3] for node in order) == [
+            (rank, i, action)
+            for rank, actions in enumerate(lowered.actions)
+            for i, action in enumerate(actions)
         ]
-        for rank, index in order:
-            action = lowered.actions[rank][index]
+        for _, _, action, send in order:
             if action.kind.startswith("SEND"):
                 sent.add((action.kind[-1], action.stage, action.micro_batch))
             needed = message_of(lowered, action, "RECV")
             if needed:
                 sender = needed.stage + (-1 if needed.kind == "RECV_F" else 1)
                 assert (needed.kind[-1], sender, needed.micro_batch) in sent
+                assert lowered.actions[send[0]][send[1]] == matching(needed)
+            else:
+                assert send is None
+
+
+def test_ranks_that_wait_for_each_other_are_named():
+    # 0B0 waits for 1B0, which follows 1F0, which waits for 0F0.
+    rows = ("BF", "FB")
+    actions = tuple(tuple(Action(k, rank, 0) for k in row) for rank, row in enumerate(rows))
+    try:
+        lower(Schedule(1, (0, 1), actions))
+        raise AssertionError("is not refused")
+    except RingsideError as error:
+        assert str(error) == (
+            "rank 0 waits in 0B0 forever, so the schedule has no end: `ringside prove pipeline` "
+            "says why"
+        )
 
 
 def test_the_remainder_of_the_layers_goes_to_the_stages_in_between():
@@ -103,8 +117,3 @@ def test_a_schedule_from_a_file_is_read_by_the_program():
         assert refusal(file, 2, 1).startswith(f"csv:{file} cannot run: ")
         file.write_text("0F0,what\n")
         assert refusal(file, 1, 1).startswith(f"{file}:1:5: expected an action, such as 2F0")
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,12 +1,9 @@
 """The planner in Python: formulas and their text, models and machines from files, and the figures
 of papers and of a course.
-
-    planning_test.py CASE ...     the functions test_CASE below; without CASE all
 """
 
 import json
 import math
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +17,7 @@ from ringside.planning.formulas.activations import block_activations, blocks_in_
 from ringside.planning.formulas.parameters import active_parameters, block_matrices, parameter_count
 from ringside.planning.formulas.pipeline import bubble_share
 from ringside.planning.formulas.state import state_of_model
+from ringside.planning.formulas.symbols import Symbols
 from ringside.planning.formulas.work import hardware_flops
 from ringside.planning.machine import find_machine
 from ringside.planning.memory import memory_of_rank
@@ -93,6 +91,27 @@ def test_plain_numbers_pass_through_the_same_formulas():
     block = q.term("P_block", "a block", 12 * q.named("d", 4) * q.named("d", 4))
     assert 3 * block == 576 and q.symbols(3 * block) == "3 P_block"
     assert q.numbers(3 * block) == "3 x 192"
+
+
+def test_a_formula_is_a_function_that_says_what_it_computes():
+    @q.formula("F", "products of the head", q.Unit.FLOPS, "somewhere")
+    def products(model, plan):
+        """Forward only."""
+        x = Symbols(model, plan)
+        return 2 * x.T * x.d * x.V
+
+    model, plan = find_model("tiny"), Plan(parse_mesh("cp=2"), micro_batch=3, sequence=128)
+    line = products(model, plan)
+    assert (line, line.symbol, line.what) == (2 * 192 * 128 * 256, "F", "products of the head")
+    assert (line.unit, line.source, products.__doc__) == (
+        q.Unit.FLOPS,
+        "somewhere",
+        "Forward only.",
+    )
+    assert q.symbols(line.formula) == "2 T d V" and q.symbols(line) == "F"
+    assert q.symbols(Symbols(find_model("llama3-8b"), Plan(parse_mesh("tp=16"))).kv_held) == "kv"
+    with q.values_only():
+        assert type(products(model, plan)) is float and products(model, plan) == line
 
 
 def test_numbers_and_units_are_written_as_people_read_them():
@@ -780,8 +799,3 @@ def test_ranks_of_a_mesh():
     assert mesh.members(4, "tp") == [3, 4, 5] and mesh.members(4, "dp") == [1, 4]
     assert mesh.describe(4) == "dp=1,tp=1"
     assert (mesh.stride("dp"), mesh.stride("pp"), Mesh().text()) == (3, 1, "one device")
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
-        globals()["test_" + name]()

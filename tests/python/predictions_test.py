@@ -1,7 +1,5 @@
 """docs/predictions.md is what tools/predictions writes, and its figures stay as near to the published
 ones as they are.
-
-    predictions_test.py CASE ...     the functions test_CASE below; without CASE all
 """
 
 import subprocess
@@ -49,8 +47,3 @@ def test_published_figures_are_met_as_the_page_says():
     for model in ("1.3B", "3.6B", "8.9B"):
         said = PAGE.split(f"Rank correlation of the rows of {model}: ")[1]
         assert float(said.split()[0].rstrip(".,;")) >= 0.8, said[:20]
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or [each[5:] for each in list(globals()) if each.startswith("test_")]:
-        globals()["test_" + name]()

@@ -1,7 +1,4 @@
-"""The program and algorithms of one's own from Python, without torch.
-
-program_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""The program and algorithms of one's own from Python, without torch."""
 
 import json
 import os
@@ -15,6 +12,7 @@ from pathlib import Path
 import pytest
 import ringside
 from notebook import run_notebook
+from pages import drawn
 from ringside import receive, send
 from ringside.program import find_program, options_of, words_of
 
@@ -225,44 +223,21 @@ def test_a_wrong_algorithm_is_refused_and_still_drawn():
 
 
 def test_a_page_plays_in_the_frame_of_a_notebook():
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        pytest.skip("needs a browser (apt-get install chromium)")
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder, "page.html")
-        page.write_text(
-            "<!DOCTYPE html><meta charset='utf-8'><body>"
-            + ringside.step("ring_all_reduce", n=4)._repr_html_()
-            + """<script>
-            onload = () => {
-              const frame = document.querySelector('iframe').contentWindow;
-              const key = {key: 'ArrowRight', cancelable: true};
-              frame.dispatchEvent(new KeyboardEvent('keydown', key));
-              document.body.append('shown: ' + frame.document.getElementById('says').textContent);
-            };</script></body>"""
-        )
-        seen = subprocess.run(
-            [
-                browser,
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--no-first-run",
-                "--force-prefers-reduced-motion",
-                "--enable-logging=stderr",
-                "--virtual-time-budget=5000",
-                f"--user-data-dir={folder}/browser",
-                "--dump-dom",
-                page.as_uri(),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=90,
-            env={**os.environ, "HOME": folder},
-        )
-    assert "CONSOLE" not in seen.stderr, seen.stderr
-    assert "shown: Step 0" in seen.stdout, seen.stdout[-300:]
+    page = (
+        "<!DOCTYPE html><meta charset='utf-8'><body>"
+        + ringside.step("ring_all_reduce", n=4)._repr_html_()
+        + "</body>"
+    )
+    seen = drawn(
+        page,
+        """onload = () => {
+             const frame = document.querySelector('iframe').contentWindow;
+             const key = {key: 'ArrowRight', cancelable: true};
+             frame.dispatchEvent(new KeyboardEvent('keydown', key));
+             document.body.append('shown: ' + frame.document.getElementById('says').textContent);
+           };""",
+    )
+    assert "shown: Step 0" in seen, seen[-300:]
 
 
 def test_no_torch_is_needed():
@@ -315,11 +290,3 @@ def test_the_notebook_starts_in_each_documented_way():
             package, library = map(Path, seen.stdout.split())
             assert package.samefile(ringside.__file__), (start, path, package)
             assert library.name == "libringside.so" and library.exists(), (start, path, library)
-
-
-if __name__ == "__main__":
-    names = [f"test_{name}" for name in sys.argv[1:]] or [
-        name for name in globals() if name.startswith("test_")
-    ]
-    for name in names:
-        globals()[name]()

@@ -1,26 +1,25 @@
 """The longest path through a step: held against the pipeline's own proof in the program, the
 account's formulas, and cases that can be computed by hand.
-
-    simulation_test.py CASE ...     the functions test_CASE below; without CASE all
 """
 
 import json
-import sys
 import time
 from dataclasses import replace
 
 from ringside.library import RingsideError
 from ringside.planning.accounting import account
-from ringside.planning.longest_path import Replica, StageTimes, UnitCalls, Walk
+from ringside.planning.longest_path import Replica, Walk
 from ringside.planning.machine import Level, find_machine
 from ringside.planning.mesh import parse_mesh
 from ringside.planning.model import Model, find_model
-from ringside.planning.network import MeshRanks, Network, RankGroup
-from ringside.planning.pipeline import lower, make_schedule
+from ringside.planning.network import MeshRanks, Network, RankGroup, pair
+from ringside.planning.pipeline import RECEIVES, REDUCE, in_order, lower, make_schedule
 from ringside.planning.plan import Plan, Recomputation, pipeline_part
 from ringside.planning.recorded_step import RankTrace, Span, stages_of_trace, step_parts
+from ringside.planning.replicas import factors_of, times_of
 from ringside.planning.schedules import GENERATORS, UNLIMITED
 from ringside.planning.simulation import simulate
+from ringside.planning.stage_load import Calls, StageLoad
 from ringside.planning.stragglers import Stragglers, random_uniform
 from ringside.program import run
 
@@ -60,20 +59,26 @@ def plan_on(mesh, schedule="1f1b", m=8, **more):
     return Plan(parse_mesh(mesh), schedule, chunks, micro_batches=m, **{"sequence": 1024, **more})
 
 
-def path_of(lowered, replicas, overlap=1.0, stragglers=Stragglers()):
-    return Walk(lowered, replicas, overlap, stragglers, {}).run()
+def path_of(lowered, replicas, stragglers=Stragglers()):
+    return Walk(lowered, in_order(lowered), replicas, factors_of(replicas, stragglers)).run()
 
 
-def uniform(name, p, v, m, forward, backward, weight, message, count=1, **more):
+def call(when, count, seconds, hidden=0.0):
+    """`count` calls of a stage, and the seconds of each."""
+    return Calls("", when, "", count, 0.0, hidden), seconds
+
+
+def uniform(
+    name, p, v, m, forward, backward, weight, calls=(), overlap=1.0, blocks=1.0, each=False, count=1
+):
     """A lowered schedule, and replicas whose stages all take these durations."""
     lowered = lower(make_schedule(name, p, v, m))
-    stages = (
-        StageTimes(
-            forward, backward - weight, weight, message_on=message, message_back=message, **more
-        ),
-    ) * lowered.stages
+    computing = {"F": forward, "I": backward - weight, "W": weight}
+    load = StageLoad(computing, blocks, 0.0, [one for one, _ in calls])
+    times = times_of(load, [seconds for _, seconds in calls], overlap, each)
     return lowered, [
-        Replica(stages, [RankGroup(rank + i * p, 1, 1) for rank in range(p)]) for i in range(count)
+        Replica(i, (times,) * lowered.stages, [RankGroup(rank + i * p) for rank in range(p)])
+        for i in range(count)
     ]
 
 
@@ -113,15 +118,17 @@ def test_for_every_schedule_spans_are_those_of_the_pipelines_own_proof():
                     for word in (option, str(value))
                 ]
                 proved = json.loads(run(["step", "pipeline", name, *words, "--json", "-"]).stdout)
-                lowered, replicas = uniform(name, p, v, m, *durations)
+                messages = [call(send, 1, durations[3]) for send in ("SEND_F", "SEND_B")]
+                lowered, replicas = uniform(name, p, v, m, *durations[:3], messages)
                 timeline = path_of(lowered, replicas)
                 near(timeline.computed, proved["step"])
                 assert abs(timeline.bubble(replicas) - proved["bubble"]) < 1e-12
                 for rank, actions in enumerate(lowered.actions):
                     for i, action in enumerate(actions):
                         said = proved["of_rank"][rank]["actions"][i]
-                        if action.kind != "REDUCE_GRAD":
+                        if action.kind != REDUCE:
                             near(timeline.starts[rank][i][0], said["start"])
+                        if action.kind not in (REDUCE, *RECEIVES):
                             near(timeline.ends[rank][i][0], said["end"])
                 cases += 1
     assert cases == 8 * 5 * 3
@@ -158,9 +165,8 @@ def test_the_longest_path_is_the_account_where_both_apply():
 def test_gradients_are_reduced_in_buckets_while_backward_runs():
     # Two ranks, 4 buckets, backward from 3 to 7: ready at 4, 5, 6 and 7.
     def end_of(bucket, overlap):
-        return path_of(
-            *uniform("gpipe", 1, 1, 1, 3, 4, 2, 0, count=2, buckets=4, bucket=bucket), overlap
-        ).reduced
+        calls = [call(REDUCE, 4, bucket)]
+        return path_of(*uniform("gpipe", 1, 1, 1, 3, 4, 2, calls, overlap, count=2)).reduced
 
     assert end_of(0, 1) == 7
     assert end_of(0.5, 1) == 7.5  # each is done before the next is ready
@@ -171,21 +177,20 @@ def test_gradients_are_reduced_in_buckets_while_backward_runs():
 
 
 def test_what_zero_2_does_not_hide_is_no_bubble():
-    lowered, replicas = uniform(
-        "gpipe", 1, 1, 2, 1, 2, 1, 0, count=2, buckets=1, bucket=0.5, reduces_each=True
-    )
-    timeline = path_of(lowered, replicas, 0.0)
+    calls = [call(REDUCE, 1, 0.5)]
+    lowered, replicas = uniform("gpipe", 1, 1, 2, 1, 2, 1, calls, 0.0, each=True, count=2)
+    timeline = path_of(lowered, replicas)
     assert timeline.computed == 6.5  # F0 F1 B0, half a second, B1
     assert timeline.reduced == 7
     assert abs(timeline.bubble(replicas)) < 1e-12
 
 
 def test_a_reduction_waits_for_the_slowest_replica_of_its_own_group():
-    lowered, replicas = uniform("gpipe", 1, 1, 2, 1, 2, 1, 0, count=3, buckets=1, bucket=0.5)
+    lowered, replicas = uniform("gpipe", 1, 1, 2, 1, 2, 1, [call(REDUCE, 1, 0.5)], count=3)
     for i, replica in enumerate(replicas):
         replica.shard_group = i
     replicas[2].reduce_group = 1
-    timeline = path_of(lowered, replicas, 1.0, Stragglers({1: 1.5}))
+    timeline = path_of(lowered, replicas, Stragglers({1: 1.5}))
     assert timeline.computed == 9
     assert timeline.ends[0][-1] == [9.5, 9.5, 6.5]
     assert timeline.reduced == 9.5
@@ -194,17 +199,15 @@ def test_a_reduction_waits_for_the_slowest_replica_of_its_own_group():
 def test_sharded_parameters_what_computing_does_not_hide_and_replicas_in_step():
     # Two units: a block hides the second gather, and the first reduction. It computes 1 s in
     # forward, and 1 s for each kind of call in backward.
-    calls = {
-        "blocks": 2.0,
-        "gather_forward": UnitCalls(2, 1.5, 1),
-        "gather_backward": UnitCalls(2, 0.5, 1),
-        "scatter": UnitCalls(2, 1.25, 1),
-    }
-    one = uniform("gpipe", 1, 1, 1, 2, 4, 2, 0, **calls)
-    assert path_of(*one).computed == 2 + (3 - 1) + 4 + (1 - 0.5) + (2.5 - 1)
-    assert path_of(*one, 0.0).computed == 2 + 3 + 4 + 1 + 2.5
-    lowered, replicas = uniform("gpipe", 1, 1, 1, 2, 4, 2, 0, count=2, **calls)
-    timeline = path_of(lowered, replicas, 1.0, Stragglers({1: 2.0}))
+    calls = [call("F", 2, 1.5, 1), call("I", 2, 0.5, 1), call("W", 2, 1.25, 1)]
+
+    def sharded(overlap, count=1):
+        return uniform("gpipe", 1, 1, 1, 2, 4, 2, calls, overlap, blocks=2.0, count=count)
+
+    assert path_of(*sharded(1.0)).computed == 2 + (3 - 1) + 4 + (1 - 0.5) + (2.5 - 1)
+    assert path_of(*sharded(0.0)).computed == 2 + 3 + 4 + 1 + 2.5
+    lowered, replicas = sharded(1.0, 2)
+    timeline = path_of(lowered, replicas, Stragglers({1: 2.0}))
     assert timeline.ends[0][0][0] == 4 + 2
     assert timeline.ends[0][1][0] == 6 + 8 + 0.5 + 1.5
 
@@ -230,7 +233,7 @@ def test_context_parallel_carries_what_the_account_counts_and_hides_behind_atten
     )
     # With pp between dp and cp a ring of gradients has as many ranks in a server.
     for mesh, stride in (("dp=4,pp=2,cp=2,tp=2", 4), ("pp=2,dp=4,cp=2,tp=2", 2)):
-        assert MeshRanks(parse_mesh(mesh)).group("dp", True, 0, 0).stride == stride
+        assert MeshRanks(plan_on(mesh)).group("dp", 0, 0).stride == stride
 
 
 def test_expert_parallel_carries_what_the_account_counts_and_waits_for_the_busiest_rank():
@@ -245,13 +248,13 @@ def test_expert_parallel_carries_what_the_account_counts_and_waits_for_the_busie
     plan, network = plan_on("ep=4", m=3, sequence=4096), Network(h100)
 
     def all_to_all(size):
-        return network.collective_seconds("all_to_all", RankGroup(0, 4, 1), size)
+        return network.seconds("all_to_all", RankGroup(0, 4, 1), size)
 
     rows, tokens, d = 4096.0 * 2 * 4096 * 2, 3 * 32, 4096.0
     calls = tokens * (4 * all_to_all(rows) + all_to_all(8.0 * 8))
     # All but the experts: q and output, k and v, the router and two norms; embedding, head, norm.
     shared = 32 * (2 * d * d + 2 * d * 1024 + 8 * d + 2 * d) + 2 * 32000 * d + d
-    average = network.collective_seconds("all_reduce", RankGroup(0, 4, 1), 2 * shared)
+    average = network.seconds("all_reduce", RankGroup(0, 4, 1), 2 * shared)
     silent = replace(
         h100, levels=(replace(h100.levels[0], latency=0.0, bytes_per_second=1e30), *h100.levels[1:])
     )
@@ -336,6 +339,16 @@ def test_a_slow_rank_slows_its_unit_its_pipeline_and_all_who_wait_for_its_gradie
     )
     assert [replica.count for replica in folded.replicas] == [1, 3]
     near(folded.bubble, every.bubble)
+    # Replicas that differ in the servers that their messages cross also differ in their slow ranks
+    # where messages take no time.
+    plan_of_servers = plan_on("dp=16,pp=3", "zb_v", m=1, zero=2)
+    folded, every = (
+        simulate(find_model("llama3-8b"), plan_of_servers, find_machine("llama3"), slow, fold)
+        for slow in (Stragglers({20: 1.1}),)
+        for fold in (True, False)
+    )
+    assert len(folded.replicas) == 4 and len(every.replicas) == 16
+    assert folded.exposed == every.exposed
     # Alone, a slow rank takes as much longer for everything, also for the update.
     alone = simulate(blocks_only(), plan_on(""), machine, Stragglers({0: 1.5}))
     near(alone.step, 1.5 * alone.undisturbed)
@@ -381,12 +394,12 @@ def test_a_group_communicates_over_the_innermost_level_that_joins_its_ranks():
     network = Network(machine)
     for group, level in (((0, 8, 1), 0), ((4, 8, 1), 1), ((0, 384, 8), 1), ((8, 384, 8), 2)):
         assert network.level_of(RankGroup(*group)) == level
-    near(network.message_seconds(0, 1, 450e9), 3e-6 + 1 / 0.82)
-    near(network.message_seconds(9, 1, 45e9), 8e-6 + 1)
-    near(network.message_seconds(3071, 3072, 45e9), 12e-6 + 7)
-    first = network.collective_seconds("all_gather", RankGroup(0, 8, 1), 8e6)
+    near(network.seconds("point_to_point", pair(0, 1), 450e9), 3e-6 + 1 / 0.82)
+    near(network.seconds("point_to_point", pair(9, 1), 45e9), 8e-6 + 1)
+    near(network.seconds("point_to_point", pair(3071, 3072), 45e9), 12e-6 + 7)
+    first = network.seconds("all_gather", RankGroup(0, 8, 1), 8e6)
     near(first, 7 * (3e-6 + 1e6 / 369e9))
-    assert network.collective_seconds("all_gather", RankGroup(16, 8, 1), 8e6) == first
+    assert network.seconds("all_gather", RankGroup(16, 8, 1), 8e6) == first
     try:
         network.level_of(RankGroup(0, 2, 24576))
         raise AssertionError
@@ -452,8 +465,3 @@ def test_16384_ranks_folded_and_every_rank_in_ten_seconds():
     every = simulate(model, plan, machine, Stragglers(jitter=0.05), fold=False)
     assert time.process_time() - began < 10
     assert len(every.replicas) == 128 and every.step > folded.step
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

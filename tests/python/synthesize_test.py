@@ -1,12 +1,9 @@
 """Synthesis with z3: the rows of SCCL's table that the paper names, and small networks where the
 answer can be counted by hand.
-
-    synthesize_test.py CASE ...     the functions test_CASE below; without CASE all
 """
 
 import io
 import json
-import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -178,8 +175,3 @@ def test_the_root_stands_in_the_file():
     assert algorithm["root"] == 0
     algorithm, _ = found("broadcast", "line", 3, 2, 2, 4, root=2)
     assert algorithm["root"] == 2 and algorithm["schedules"][0]["chunks"] == 2
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

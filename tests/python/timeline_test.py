@@ -1,17 +1,13 @@
-"""`ringside timeline`: what it shows of a trace.
-
-timeline_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside timeline`: what it shows of a trace."""
 
 import contextlib
 import io
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from xml.etree import ElementTree
 
+from pages import drawn, report_in, require_well_formed
 from ringside.__main__ import main
 from ringside.program import find_program
 
@@ -120,40 +116,51 @@ def page_of(content):
         return page.read_text()
 
 
-def details_in(page):
-    """The data of each figure."""
-    return [
-        json.loads(part.partition("</script>")[0])
-        for part in page.split('class="tracks-data">')[1:]
-    ]
+def tracks_in(page):
+    """The tracks of each figure."""
+    return [figure["drawing"] for figure in report_in(page)["figures"]]
 
 
 def test_the_page_has_the_tracks():
     page = page_of(sample())
-    assert page.count('<figure class="wide" data-choice="step 1">') == 1
+    require_well_formed(page)
+    assert [figure["choice"] for figure in report_in(page)["figures"]] == ["step 1", "step 2"]
+    first, second = tracks_in(page)
+    assert first["scale"] == 10 and second["scale"] == 4
+    assert first["ranks"][1] == {
+        "rank": 1,
+        "name": "rank 1",
+        "spans": [
+            ["phase", "forward", "", 0.0, 6.0],
+            ["op", "linear <w>", "", 1.0, 2.0],
+            ["phase", "reduce", "", 6.0, 10.0],
+            ["wait", "wait", "", 8.0, 8.0],
+            ["call", "all_reduce", "w", 7.0, 9.0, 2.5, 0.5],
+        ],
+        "steps": [[3, 0, 7.2, 7.0, 8.5, 1.0, 0]],
+    }
+    spans = [["phase", "backward", "", 0.0, 4.0]]
+    assert [(rank["spans"], rank["steps"]) for rank in second["ranks"]] == [(spans, [])] * 2
+
+
+def test_a_browser_draws_the_tracks():
+    page = drawn(page_of(sample()))
+    assert '<figure class="wide" data-choice="step 1" hidden="">' in page
     assert 'aria-label="Rank 0: forward, 4.00 ms, from 0.00 to 4.00 ms"' in page
     assert (
         'aria-label="Rank 1: all_reduce (w), 2.00 ms, from 7.00 to 9.00 ms; 2.5 MB, queued for 0.50 ms '
         'before"'
     ) in page
-    first, second = details_in(page)
-    assert first["scale"] == 10 and second["scale"] == 4
-    assert first["ranks"][1] == {
-        "rank": 1,
-        "ops": [["linear <w>", "forward", 1.0, 2.0]],
-        "steps": [[3, 0, 7.2, 7.0, 8.5, 1.0, 0]],
-    }
-    assert second["ranks"] == [{"rank": rank, "ops": [], "steps": []} for rank in (0, 1)]
-    body = page.partition("<body>")[2].partition("<script>")[0]
-    for data in page.split('class="tracks-data">')[1:]:
-        body = body.replace(data.partition("</script>")[0], "")
-    ElementTree.fromstring(f"<body>{body}</body>")  # every tag is closed, every attribute quoted
 
 
 def test_a_mesh_has_names_and_no_steps_of_calls():
-    page = page_of(sample((" (pp=0)", " (pp=1)")))
-    assert "<h3>rank 1 (pp=1)</h3>" in page
-    assert all(rank["steps"] == [] for figure in details_in(page) for rank in figure["ranks"])
+    ranks = [
+        rank
+        for tracks in tracks_in(page_of(sample((" (pp=0)", " (pp=1)"))))
+        for rank in tracks["ranks"]
+    ]
+    assert [rank["name"] for rank in ranks] == ["rank 0 (pp=0)", "rank 1 (pp=1)"] * 2
+    assert all(rank["steps"] == [] for rank in ranks)
 
 
 def test_what_is_no_trace_is_refused_with_its_place():
@@ -224,15 +231,10 @@ def test_a_traced_run_is_shown():
             if each.get("cat") == "step"
         }
         shown, ops = set(), 0
-        for figure in details_in(Path(page).read_text()):
-            for rank in figure["ranks"]:
-                ops += len(rank["ops"])
+        for tracks in tracks_in(Path(page).read_text()):
+            for rank in tracks["ranks"]:
+                ops += sum(kind == "op" for kind, *_ in rank["spans"])
                 for number, sender, sent, began, arrived, size, _ in rank["steps"]:
                     assert sent <= arrived and began <= arrived
                     shown.add((rank["rank"], number, sender, round(size * 1e6)))
         assert shown == recorded and len(shown) > 20 and ops > 100
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

@@ -1,7 +1,4 @@
-"""torch.distributed over Ringside, held against gloo in the same ranks.
-
-torch_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""torch.distributed over Ringside, held against gloo in the same ranks."""
 
 import functools
 import json
@@ -179,6 +176,16 @@ def collectives(rank, size, folder, backend):
         assert rank != 0 or all(
             torch.equal(each, values((2,), type, r)) for r, each in enumerate(few)
         )
+
+    # Blocks that are equal on rank 0 alone: the others cannot know
+    blocks = [[2 if r == to > 0 else 1 for to in range(size)] for r in range(size)]
+    sent, received = blocks[rank], [blocks[r][rank] for r in range(size)]
+    rows = torch.empty(sum(received), dtype=torch.int64)
+    dist.all_to_all_single(rows, torch.full((sum(sent),), rank), received, sent)
+    assert rows.tolist() == [r for r in range(size) for _ in range(received[r])]
+    listed = [torch.empty(n, dtype=torch.int64) for n in received]
+    dist.all_to_all(listed, [torch.full((n,), rank) for n in sent])
+    assert torch.equal(torch.cat(listed), rows)
 
     for type in torch.uint8, torch.int32, torch.int64:
         for op in ops.BAND, ops.BOR, ops.BXOR:
@@ -977,11 +984,3 @@ def test_the_notebook_trains_over_its_own_ring():
     assert [line.split(", ")[0] for line in last] == [f"rank {r}: my_ring.json" for r in range(2)]
     weights = [float(line.split()[-1]) for line in last]
     assert weights[0] == weights[1] and abs(weights[0] - 1) < 0.1  # the loss wants 1
-
-
-if __name__ == "__main__":
-    names = sys.argv[1:] or [n[5:] for n in globals() if n.startswith("test_")]
-    for name in names:
-        began = time.monotonic()
-        globals()["test_" + name]()
-        print(f"{name}: passed in {time.monotonic() - began:.1f} s", flush=True)

@@ -1,7 +1,5 @@
 """`ringside watch` over the reports of ranks: what it shows and judges, without torch.
 
-    watch_test.py CASE ...     the functions test_CASE below; without CASE all
-
 tests/python/witness_test.py watches programs that use torch.
 """
 
@@ -261,8 +259,3 @@ def test_wrong_arguments_and_reports_are_sentences():
                 "",
                 f"ringside: {folder}/0.json is not a rank's report of ringside watch: {why}\n",
             ), content
-
-
-if __name__ == "__main__":
-    for case in sys.argv[1:] or [name[5:] for name in dir() if name.startswith("test_")]:
-        globals()["test_" + case]()

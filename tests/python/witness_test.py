@@ -1,7 +1,4 @@
-"""`ringside watch` over torch programs: right answers pass, wrong ones are named.
-
-witness_test.py CASE ...     the functions test_CASE below; without CASE all
-"""
+"""`ringside watch` over torch programs: right answers pass, wrong ones are named."""
 
 import json
 import os
@@ -161,11 +158,3 @@ def test_reports_of_an_earlier_run_and_errors():
         Path(reports, "other.json").write_text("{}")
         error = again("--folder", reports)
         assert error.returncode == 1 and "other.json is not a rank's report" in error.stderr
-
-
-if __name__ == "__main__":
-    names = [f"test_{name}" for name in sys.argv[1:]] or [
-        name for name in globals() if name.startswith("test_")
-    ]
-    for name in names:
-        globals()[name]()

@@ -7,7 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/kernels/matrix_libraries.hpp"
 #include "autograd/kernels/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
@@ -16,6 +15,7 @@
 #include "tests/cli/run_program.hpp"
 #include "tests/text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "training/matrix_libraries.hpp"
 
 using namespace ringside;
 using namespace ringside::training;
@@ -66,8 +66,8 @@ std::size_t if_there(std::size_t faster) {
 
 // How many go there without an entry for this machine.
 std::size_t by_default() {
-  const bool unknown = autograd::blas_does_not_know_processor(autograd::blas_in_use().kernel,
-                                                              autograd::vector_bits_here());
+  const bool unknown = training::blas_does_not_know_processor(autograd::blas_in_use().kernel,
+                                                              training::vector_bits_here());
   return unknown ? if_there(product_kinds.size()) : 0;
 }
 

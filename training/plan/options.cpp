@@ -197,7 +197,7 @@ void add_model_options(Plan& plan, Rows row) {
       "Weight of the loss that keeps the load of the experts equal; 0: none [0.01]",
       {Check::not_negative});
   row("--vocabulary N", config.vocabulary, same, in_config,
-      "Number of tokens; bytes need 256 [tiny: as many as --tokenizer has]");
+      "Number of tokens; bytes need 256 [tiny: as many as the tokens of --data need]");
   row("--sequence N", plan.options.sequence, same, "sequence",
       "Tokens per sequence: the most that the model can attend to");
   row("--tied-head", config.tied_head, same, in_config,
@@ -220,10 +220,8 @@ void add_model_options(Plan& plan, Rows row) {
 void add_training_options(Plan& plan, Rows row) {
   TrainerOptions& options = plan.options;
   row("--data PATH", plan.data, own, "data",
-      "Text files and directories of text files [the C++ standard library headers]");
-  row("--tokenizer PATH", plan.tokenizer, own, in_folder,
-      "A tokenizer.json, or a folder with one; see `ringside tokenize` [the tokenizer of --init or "
-      "--resume, else bytes]");
+      "Text files and directories of text files, or files of tokens that `ringside tokenize` made "
+      "of them, NAME.u16 or NAME.u32 [the C++ standard library headers]");
   row("--steps N", options.steps, same, "steps", "Number of steps [100]");
   row("--stop-at N", plan.stop_at, same, not_kept,
       "Stop after step N, as if interrupted: the learning rate still falls until --steps",

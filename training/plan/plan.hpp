@@ -33,9 +33,6 @@ namespace ringside::training {
 
 using StepRange = std::pair<std::int64_t, std::int64_t>;  // the first and the last
 
-// What a sample continues.
-inline constexpr const char* sample_beginning = "\n";
-
 struct Plan {
   // The options that the user has given: "--lr". complete() leaves them as they are.
   std::set<std::string> given;
@@ -63,9 +60,8 @@ struct Plan {
 
   // The training.
   std::vector<std::filesystem::path> data;  // empty: the default corpus
-  std::filesystem::path tokenizer;          // empty: that of the checkpoint, or bytes
   std::shared_ptr<const transformer::Vocabulary> vocabulary =
-      std::make_shared<transformer::Vocabulary>();  // of the text; never null
+      std::make_shared<transformer::Vocabulary>();  // of `data`; never null
   TrainerOptions options;
   // The last step of this run, as if interrupted there.
   std::int64_t stop_at = std::numeric_limits<std::int64_t>::max();

@@ -9,6 +9,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
 #include "base/usage_error.hpp"
 #include "training/memory_check.hpp"
 #include "training/mesh/mesh_model_ranks.hpp"
@@ -16,6 +17,7 @@
 #include "training/state/training_state.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
+#include "transformer/data/corpus_file.hpp"
 
 namespace ringside::training {
 namespace {
@@ -43,9 +45,22 @@ void require_fits(const Vocabulary& vocabulary, const Config& config) {
             "a token here is a byte, so the vocabulary must be at least 256, but it is {}",
             config.vocabulary);
   require(vocabulary.size() <= config.vocabulary,
-          "the tokenizer {} has {} tokens, but the model's vocabulary is {}: take another "
+          "the tokenizer of {} has {} tokens, but the model's vocabulary is {}: take another "
           "tokenizer, or a model with --vocabulary {}",
           vocabulary.name(), vocabulary.size(), config.vocabulary, vocabulary.size());
+}
+
+// A checkpoint with a tokenizer goes on with its tokens.
+void require_tokenizer_of(const std::filesystem::path& checkpoint, const Plan& plan) {
+  const std::filesystem::path path = checkpoint / "tokenizer.json";
+  if (!std::filesystem::exists(path)) return;
+  require(!plan.vocabulary->is_bytes(),
+          "{} has a tokenizer, so its text must be encoded: type {}, then add --data NAME.u16",
+          checkpoint.string(), command_to_encode(checkpoint, plan.data));
+  require(
+      plan.vocabulary->is_of(read_file(path)),
+      "{} is not the tokenizer of {}: encode the text with it ({}), or move it out of the folder",
+      path.string(), plan.vocabulary->name(), command_to_encode(checkpoint, {}));
 }
 
 // How the ranks divide the model and the batch.
@@ -73,7 +88,7 @@ void plan_mesh(int ranks, Plan& plan) {
 void choose_config(Plan& plan) {
   const Plan asked = plan;
   Config& config = plan.config = transformer::named_config(plan.model);
-  // A named size whose vocabulary is the 256 bytes takes the vocabulary of any tokenizer.
+  // A named size whose vocabulary is the 256 bytes takes that of any tokens.
   if (config.vocabulary == Vocabulary().size()) config.vocabulary = plan.vocabulary->size();
   take_given(asked, plan);
   if (!plan.has("--kv-heads")) config.kv_heads = config.heads;
@@ -108,8 +123,9 @@ void resume(Plan& plan, const CheckFiles& check_files) {
   });
   SavedRun& run = *plan.resumed;
   if (plan.accept_changes) run.checksums.reset();
-  require_vocabulary_of(run, plan.vocabulary->fingerprint());
   if (plan.data.empty()) plan.data = run.data;
+  plan.vocabulary = std::make_shared<Vocabulary>(transformer::vocabulary_of(plan.data));
+  require_vocabulary_of(run, *plan.vocabulary, plan.data);
   refuse_if(plan.has("--dtype") && plan.dtype != run.dtype,
             "the run in {} is in {}: it cannot continue in {}", folder,
             autograd::name_of(run.dtype), autograd::name_of(plan.dtype));
@@ -127,11 +143,7 @@ void resume(Plan& plan, const CheckFiles& check_files) {
 // The model and the training options.
 void plan_model(int ranks, Plan& plan, const CheckFiles& check_files) {
   const bool resumes = !plan.resume.empty(), starts = !plan.init.empty();
-  const std::filesystem::path checkpoint = resumes ? plan.resume : plan.init;
-  plan.vocabulary =
-      std::make_shared<Vocabulary>(!plan.tokenizer.empty() ? Vocabulary::load(plan.tokenizer)
-                                   : resumes || starts     ? Vocabulary::of_checkpoint(checkpoint)
-                                                           : Vocabulary());
+  plan.vocabulary = std::make_shared<Vocabulary>(transformer::vocabulary_of(plan.data));
   if (resumes || starts) {
     refuse_if(plan.has("--model") || names_sizes(plan),
               "{} brings the model's sizes with it: leave out --model and the sizes",
@@ -145,6 +157,7 @@ void plan_model(int ranks, Plan& plan, const CheckFiles& check_files) {
     resume(plan, check_files);
   } else {
     if (starts) check_files(plan.init, {});
+    if (starts) require_tokenizer_of(plan.init, plan);
     choose_options(plan, plan.data_ranks(ranks));
   }
   if (plan.has("--eval-batches"))
@@ -223,12 +236,12 @@ Plan complete(Plan plan, int ranks, int ranks_on_this_machine,
   return plan;
 }
 
-transformer::Text read_data(const Plan& plan) {
-  return transformer::read_text(plan.data.empty() ? std::vector{transformer::default_corpus()}
-                                                  : plan.data);
+transformer::Corpus read_data(const Plan& plan) {
+  return transformer::read_corpus(plan.data.empty() ? std::vector{transformer::default_corpus()}
+                                                    : plan.data);
 }
 
-StepRange traced_steps(const Plan& plan) {
+StepRange steps_to_trace(const Plan& plan) {
   const std::int64_t begin = plan.first_step(), end = plan.last_step();
   if (!plan.trace_steps)
     return {std::min(begin + 3, std::max(begin + 1, end - 2)), std::min(begin + 5, end)};
@@ -239,23 +252,13 @@ StepRange traced_steps(const Plan& plan) {
 }
 
 void check_plan(const Plan& plan, int ranks) {
-  const transformer::Bytes text = read_data(plan).bytes;
-  const transformer::Corpus bytes(text);
-  if (plan.resumed) require_text_of(*plan.resumed, bytes.fingerprint());
-  const int data_ranks = plan.data_ranks(ranks);
-  validate(plan.options, plan.config, data_ranks);
-  // Throws if the vocabulary cannot encode the beginning of the sample.
-  if (plan.sample_tokens > 0) plan.vocabulary->encode_prompt(sample_beginning);
-  // Each rank encodes the text for itself. Here it is encoded only if it may be too short, which
-  // the number of bytes of the longest token tells.
-  const auto counts = plan.vocabulary->byte_counts();
-  const std::size_t longest = *std::ranges::max_element(counts);
-  if (bytes.training().size() / longest <= static_cast<std::size_t>(plan.options.sequence))
-    validate(plan.options, plan.config, transformer::Corpus(text, *plan.vocabulary), data_ranks);
+  const transformer::Corpus corpus = read_data(plan);
+  if (plan.resumed) require_text_of(*plan.resumed, corpus.fingerprint());
+  validate(plan.options, plan.config, corpus, plan.data_ranks(ranks));
   require(plan.stop_at > plan.first_step(),
           "the run cannot stop after step {}: it has already taken {} steps", plan.stop_at,
           plan.first_step());
-  traced_steps(plan);
+  steps_to_trace(plan);
 }
 
 void check_memory(const Plan& plan, int ranks, int ranks_on_this_machine) {

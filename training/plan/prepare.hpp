@@ -19,19 +19,18 @@ using CheckFiles = std::function<void(const std::filesystem::path& checkpoint,
 
 // The plan for so many ranks: chooses what `plan.given` does not name, or takes it from the run
 // that is resumed. `elastic`: between which sizes an elastic run stays. Throws UsageError if the
-// options contradict each other, and Error if a checkpoint or a tokenizer does not fit.
+// options contradict each other, and Error if a checkpoint or a vocabulary does not fit.
 Plan complete(Plan plan, int ranks, int ranks_on_this_machine,
               const std::optional<ElasticSizes>& elastic, const CheckFiles& check_files);
 
-// The text of the plan's files, or the default corpus.
-transformer::Text read_data(const Plan& plan);
+// The plan's files, or the default corpus.
+transformer::Corpus read_data(const Plan& plan);
 
 // The first and the last step of plan.trace and plan.report. Throws Error if the run takes none of
 // those that plan.trace_steps names.
-StepRange traced_steps(const Plan& plan);
+StepRange steps_to_trace(const Plan& plan);
 
-// Throws Error if the plan cannot run on so many ranks. Call it before there are ranks. Encodes the
-// text only if it may be too short.
+// Throws Error if the plan cannot run on so many ranks. Call it before there are ranks.
 void check_plan(const Plan& plan, int ranks);
 
 // Throws Error, with the needed and the available memory, if the ranks on this machine do not fit

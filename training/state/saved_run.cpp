@@ -1,12 +1,12 @@
 #include "training/state/saved_run.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/text/read_number.hpp"
 #include "base/text/words.hpp"
 #include "training/plan/options.hpp"
 
@@ -22,12 +22,9 @@ const std::string& text_of(const transformer::Metadata& metadata, const std::str
 
 template <class Number>
 Number number_of(const transformer::Metadata& metadata, const std::string& key) {
-  const std::string& text = text_of(metadata, key);
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(error == std::errc() && end == text.data() + text.size(),
-          "its metadata has a \"{}\" that is not a number", key);
-  return number;
+  const auto number = decimal_number<Number>(text_of(metadata, key));
+  require(number.has_value(), "its metadata has a \"{}\" that is not a number", key);
+  return *number;
 }
 
 // The options that a checkpoint's metadata has.
@@ -58,7 +55,7 @@ transformer::Metadata metadata_of(const transformer::Model& model, const Trainer
   transformer::Metadata metadata{
       {"step", fmt::format("{}", trainer.steps_taken())},
       {"text", fmt::format("{}", trainer.corpus().fingerprint())},
-      {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary_fingerprint())}};
+      {"tokenizer", fmt::format("{}", trainer.corpus().vocabulary().fingerprint())}};
   Plan plan;
   plan.options = trainer.options(), plan.dtype = model.dtype(), plan.data = data;
   for (const Option& row : kept_options(plan))
@@ -87,6 +84,14 @@ SavedRun saved_run_from(const transformer::Metadata& metadata) {
   return run;
 }
 
+std::string command_to_encode(const std::filesystem::path& tokenizer,
+                              const std::vector<std::filesystem::path>& text) {
+  std::string command = "ringside tokenize --tokenizer " + tokenizer.string();
+  if (!text.empty()) command += " --data";
+  for (const auto& path : text) command += " " + path.string();
+  return command + " --out NAME.u16";
+}
+
 void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
   require(fingerprint == run.text,
           "the run in {} was trained on another text: give the same --data, or start from its "
@@ -94,20 +99,22 @@ void require_text_of(const SavedRun& run, std::uint32_t fingerprint) {
           run.directory.string());
 }
 
-void require_vocabulary_of(const SavedRun& run, std::uint32_t fingerprint) {
-  if (fingerprint == run.tokenizer) return;
+void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& vocabulary,
+                           const std::vector<std::filesystem::path>& data) {
+  if (vocabulary.fingerprint() == run.tokenizer) return;
+  const std::string folder = run.directory.string();
   require(run.tokenizer != 0,
-          "the run in {} was trained on bytes and cannot continue with a tokenizer: leave out "
-          "--tokenizer, and move the tokenizer.json out of the folder if there is one",
-          run.directory.string());
-  require(fingerprint != 0,
-          "the run in {} was trained with a tokenizer, but its tokenizer.json is missing: give the "
-          "same tokenizer with --tokenizer",
-          run.directory.string());
+          "the run in {} was trained on bytes and cannot continue with the tokens in {}: give its "
+          "text with --data",
+          folder, vocabulary.name());
+  require(!vocabulary.is_bytes(),
+          "the run in {} was trained with a tokenizer, and its text must be encoded: {}, then add "
+          "--data NAME.u16",
+          folder, command_to_encode(folder, data));
   fail(
-      "the run in {} was trained with another tokenizer: give the same one with --tokenizer, or "
-      "leave out --tokenizer if its own tokenizer.json still exists",
-      run.directory.string());
+      "the run in {} was trained with another tokenizer than that of {}: encode the text with its "
+      "own ({})",
+      folder, vocabulary.name(), command_to_encode(folder, {}));
 }
 
 std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions& now) {
@@ -118,6 +125,11 @@ std::vector<std::string> changes_since(const SavedRun& run, const TrainerOptions
   for (std::size_t i = 0; i < old_rows.size(); ++i)
     if (const std::string was = old_rows[i].get(), is = new_rows[i].get(); was != is)
       changes.push_back(fmt::format("{} was {} and is {}", old_rows[i].kept, was, is));
+  const double as_before = run.options.rates().at(run.step), next = now.rates().at(run.step);
+  if (next != as_before && run.step > 0)
+    changes.push_back(
+        fmt::format("the learning rate was {:.3g} in step {} and is {:.3g} in step {}",
+                    run.options.rates().at(run.step - 1), run.step, next, run.step + 1));
   return changes;
 }
 

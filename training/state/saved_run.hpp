@@ -11,6 +11,7 @@
 #include "autograd/tensor/dtype.hpp"
 #include "training/trainer.hpp"
 #include "transformer/checkpoint/safetensors.hpp"
+#include "transformer/data/vocabulary.hpp"
 #include "transformer/model.hpp"
 
 namespace ringside::training {
@@ -41,10 +42,16 @@ void add_checksums(transformer::Metadata& metadata, const Checksums& checksums);
 // that is missing or invalid.
 SavedRun saved_run_from(const transformer::Metadata& metadata);
 
-// Throw Error unless `fingerprint` is that of the run's text, or of its vocabulary. load_state()
-// also checks; a launcher checks before it starts ranks.
+// Throw Error unless the run was trained on a text with this fingerprint, or with this vocabulary,
+// which is that of `data`. load_state() also checks; a launcher checks before it starts ranks.
 void require_text_of(const SavedRun& run, std::uint32_t fingerprint);
-void require_vocabulary_of(const SavedRun& run, std::uint32_t fingerprint);
+void require_vocabulary_of(const SavedRun& run, const transformer::Vocabulary& vocabulary,
+                           const std::vector<std::filesystem::path>& data);
+
+// What the user types to encode a text: "ringside tokenize --tokenizer t/ --data book.txt --out
+// NAME.u16". Without `text` the default corpus.
+std::string command_to_encode(const std::filesystem::path& tokenizer,
+                              const std::vector<std::filesystem::path>& text);
 
 // The options in which `now` differs from the saved run, one sentence each: "batch was 16 and is
 // 32". Only options that influence the numbers of a run.

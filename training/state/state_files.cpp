@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include <signal.h>
 
 #include <fmt/format.h>
+
+#include "base/text/read_number.hpp"
 
 namespace ringside::training {
 namespace {
@@ -26,10 +27,8 @@ bool is_partial_file(const std::string& name) {
   const std::string without = name.substr(0, name.size() - 5);
   const std::size_t dot = without.rfind('.');
   if (dot == std::string::npos) return false;
-  int pid = 0;
-  const char* const end = without.data() + without.size();
-  const bool is_number = std::from_chars(without.data() + dot + 1, end, pid).ptr == end && pid > 0;
-  return is_number && ::kill(pid, 0) != 0;
+  const auto pid = decimal_number<int>(std::string_view(without).substr(dot + 1));
+  return pid > 0 && ::kill(*pid, 0) != 0;
 }
 
 }  // namespace

@@ -10,13 +10,10 @@
 #include "base/read_file.hpp"
 #include "training/state/state_files.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
-#include "transformer/data/fingerprint.hpp"
-#include "transformer/tokenizer/tokenizer_file.hpp"
 
 namespace ringside::training {
 
 using transformer::ArrayView;
-using transformer::Fingerprint;
 using transformer::Metadata;
 using transformer::Model;
 using transformer::SafetensorsFile;
@@ -63,14 +60,6 @@ Inventory inventory_of(const VisitTensors& visit) {
   return inventory;
 }
 
-// Whether save_run() wrote this tokenizer.json for `vocabulary`. If not, the file must be parsed:
-// an equal tokenizer may be formatted differently.
-bool was_written_for(const Vocabulary& vocabulary, const fs::path& path) {
-  Fingerprint fingerprint;
-  fingerprint.add(read_file(path));
-  return fingerprint.value() == vocabulary.fingerprint();
-}
-
 // Reads one tensor of the optimizer's state. Its type must be exactly the stored one.
 void read_state(SafetensorsFile& file, const NamedTensor& wanted) {
   const auto& [name, tensor] = wanted;
@@ -94,7 +83,7 @@ struct Contents {
 
 Contents contents_of(const Model& model, const Trainer& trainer, const Vocabulary& vocabulary,
                      const std::vector<fs::path>& data) {
-  require(vocabulary.fingerprint() == trainer.corpus().vocabulary_fingerprint(),
+  require(vocabulary.fingerprint() == trainer.corpus().vocabulary().fingerprint(),
           "the vocabulary to be saved is not the one of the run's corpus");
   return {
       .step = trainer.steps_taken(),
@@ -129,8 +118,7 @@ void write_run(const fs::path& directory, const Model& model, Contents run,
   require(!error, "cannot create the directory {}: {}", directory.string(), error.message());
   require_no_other_tokenizer(directory, vocabulary);
   // Before the model, so that no model is ever without its tokenizer.
-  if (vocabulary.tokenizer() && !fs::exists(directory / "tokenizer.json"))
-    save_tokenizer(directory, *vocabulary.tokenizer());
+  vocabulary.save(directory);
   const std::string name = new_state_name(directory, run.step);
   add_checksums(run.metadata, {of_parameters.checksum, of_state.checksum});
   transformer::SafetensorsWriter file(directory / name, of_state.arrays, run.metadata);
@@ -158,9 +146,9 @@ void require_no_other_tokenizer(const fs::path& directory, const Vocabulary& voc
           "{} exists, but the tokens of this run are bytes: its checkpoint would be read with that "
           "tokenizer; save to another folder, or remove the file",
           path.string());
-  require(was_written_for(vocabulary, path) ||
-              Vocabulary::load(path).fingerprint() == vocabulary.fingerprint(),
-          "{} is not the tokenizer of this run ({}): its checkpoint would be read with the wrong "
+  require(vocabulary.is_of(read_file(path)),
+          "{} is not the tokenizer of this run (that of {}): its checkpoint would be read with the "
+          "wrong "
           "one; save to another folder, or remove the file",
           path.string(), vocabulary.name());
 }
@@ -257,7 +245,7 @@ void load_state(const SavedRun& run, const Model& model, Trainer& trainer) {
           "or is damaged; use --init to start from the parameters alone",
           run.directory.string(), run.file.filename().string());
   require_text_of(run, trainer.corpus().fingerprint());
-  require_vocabulary_of(run, trainer.corpus().vocabulary_fingerprint());
+  require_vocabulary_of(run, trainer.corpus().vocabulary(), run.data);
   try {
     std::set<std::string> known;
     Inventory state;

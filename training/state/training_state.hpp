@@ -4,7 +4,8 @@
 //     DIR/model.safetensors
 //     DIR/training-20.safetensors    the optimizer's state after step 20. Its metadata holds the
 //                                    step and the options of the run (saved_run.hpp)
-//     DIR/tokenizer.json             the tokenizer, unless tokens are bytes
+//     DIR/tokenizer.json             the tokenizer, unless tokens are bytes, and
+//     DIR/vocabulary.json            the bytes of its tokens (vocabulary.hpp)
 //
 // Initial values, batches and samples are functions of a counter, so the step number is the whole
 // position in the data. A resumed run gives the same bits as one that was never interrupted.

@@ -1,13 +1,13 @@
 #include "training/strategies/parallel_strategies.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "base/system/shared_library.hpp"
+#include "base/text/read_number.hpp"
 #include "ddp/bucketed.hpp"
 #include "ddp/fewer_bytes/bf16_wire.hpp"
 #include "ddp/fewer_bytes/local_updates.hpp"
@@ -130,13 +130,10 @@ int number_of(const Lossy& strategy, const std::string& name) {
   const std::size_t colon = name.find(':');
   if (colon == name.npos) return strategy.number;
   require(strategy.number > 0, "{} takes no number, but '{}' has one", strategy.name, name);
-  int number = 0;
-  const char *const begin = name.data() + colon + 1, *const end = name.data() + name.size();
-  const auto [after, error] = std::from_chars(begin, end, number);
-  require(error == std::errc() && after == end && number >= 1,
-          "expected {}:N, where N is {}, at least 1, but got '{}'", strategy.name, strategy.what,
-          name);
-  return number;
+  const auto number = decimal_number<int>(std::string_view(name).substr(colon + 1));
+  require(number >= 1, "expected {}:N, where N is {}, at least 1, but got '{}'", strategy.name,
+          strategy.what, name);
+  return *number;
 }
 
 // The library is never closed: what it makes runs to the end.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -69,6 +70,34 @@ void require_tied_head(ModelFiles& files) {
           in_head.path().string(), head_name);
 }
 
+// What wrappers of PyTorch put before the names of parameters, and how a model is saved without it.
+struct Prefix {
+  std::string_view text, wrapper, without;
+};
+constexpr Prefix prefixes[] = {
+    {"module.", "DistributedDataParallel", "model.module"},
+    {"_orig_mod.", "torch.compile", "model._orig_mod"},
+    {"_fsdp_wrapped_module.", "FullyShardedDataParallel", "model.module"},
+    {"_checkpoint_wrapped_module.", "checkpoint_wrapper", "model._checkpoint_wrapped_module"}};
+
+// Refuses an array that is no parameter of the model.
+[[noreturn]] void refuse_array(const SafetensorsFile& file, const std::string& name,
+                               const std::set<std::string>& known) {
+  const std::string path = file.path().string();
+  for (const auto& [text, wrapper, without] : prefixes) {
+    std::string bare = name;
+    if (const auto at = bare.find(text); at != bare.npos) bare.erase(at, text.size());
+    if (!known.contains(bare)) continue;
+    fail(
+        "{0} holds '{1}': the prefix '{2}' is that of {3}. Save the model without it "
+        "({4}.save_pretrained), or strip it: python3 -c \"from safetensors.torch import load_file, "
+        "save_file; f = '{0}'; save_file({{k.replace('{2}', ''): v for k, v in "
+        "load_file(f).items()}}, f, {{'format': 'pt'}})\"",
+        path, name, text, wrapper, without);
+  }
+  fail("{} holds '{}', which is not a parameter of this model", path, name);
+}
+
 }  // namespace
 
 void load_parameters(const fs::path& directory, const Model& model) {
@@ -83,9 +112,7 @@ void load_parameters(const fs::path& directory, const Model& model) {
   for (const std::string& name : files.names()) {
     // Some versions of transformers stored this table of RoPE, which is computed here.
     const bool computed = name.ends_with("rotary_emb.inv_freq");
-    require(computed || known.contains(name),
-            "{} holds '{}', which is not a parameter of this model",
-            files.holding(name).path().string(), name);
+    if (!computed && !known.contains(name)) refuse_array(files.holding(name), name, known);
   }
   // A rank that holds only a part of the model checks the whole, so that all ranks refuse alike.
   for (const ParameterEntry& entry : table.entries()) files.holding(entry.name);

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/read_file.hpp"
+#include "transformer/checkpoint/families.hpp"
 #include "transformer/checkpoint/strict_json.hpp"
 
 namespace ringside::transformer {
@@ -113,31 +114,6 @@ Json read_json(const fs::path& path) {
   return parse_strictly(*text, path.string(), 16);
 }
 
-// Keys that change no number of the model: names and files, token ids, how text is generated, what
-// is returned, tasks other than language modelling, and switches of the library.
-constexpr const char* without_effect = R"(
-    architectures _name_or_path name_or_path transformers_version tokenizer_class auto_map
-    torch_dtype dtype attn_implementation _attn_implementation _attn_implementation_autoset
-    unsloth_version unsloth_fixed
-
-    bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id forced_bos_token_id
-    forced_eos_token_id
-
-    prefix max_length min_length do_sample early_stopping num_beams num_beam_groups
-    diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
-    no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids suppress_tokens
-    begin_suppress_tokens exponential_decay_length_penalty num_return_sequences
-    remove_invalid_values
-
-    output_router_logits output_scores output_attentions output_hidden_states return_dict
-    return_dict_in_generate use_return_dict use_cache keys_to_ignore_at_inference
-
-    id2label label2id num_labels problem_type finetuning_task task_specific_params is_decoder
-    is_encoder_decoder tie_encoder_decoder add_cross_attention cross_attention_hidden_size
-
-    initializer_range pretraining_tp chunk_size_feed_forward torchscript use_bfloat16
-    tf_legacy_loss pruned_heads max_window_layers)";
-
 // Keys that load_config() reads or checks, and those that the parameters of RoPE may have.
 constexpr const char* read_here = R"(
     model_type vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads
@@ -145,7 +121,7 @@ constexpr const char* read_here = R"(
     rope_scaling rope_parameters partial_rotary_factor tie_word_embeddings attention_bias mlp_bias
     attention_dropout num_local_experts num_experts_per_tok router_aux_loss_coef
     router_jitter_noise sliding_window num_experts moe_intermediate_size norm_topk_prob
-    decoder_sparse_step mlp_only_layers use_sliding_window layer_types)";
+    decoder_sparse_step mlp_only_layers use_sliding_window layer_types rope_interleaved)";
 constexpr const char* read_of_rope = R"(
     rope_type type rope_theta factor low_freq_factor high_freq_factor
     original_max_position_embeddings partial_rotary_factor)";
@@ -160,7 +136,7 @@ bool is_among(const std::string& key, const std::string& list) {
 // it has no value.
 void refuse_unknown_keys(const Json& json) {
   for (const auto& [key, value] : json.items()) {
-    require(value.is_null() || is_among(key, without_effect) || is_among(key, read_here),
+    require(value.is_null() || changes_nothing(key) || is_among(key, read_here),
             "it has the key {} = {}, which Ringside does not know: if it does not change the "
             "numbers of the model, remove it from the file",
             shown(Json(key)), shown(value));
@@ -233,6 +209,10 @@ void refuse_other_models(const Json& json) {
           "all",
           shown(window));
   require_full_rotation(json);
+  require(
+      !truth(json, "rope_interleaved"),
+      "it rotates neighbouring numbers of a head (rope_interleaved), but Ringside's model those "
+      "of both halves");
   if (family->qk_norm) refuse_other_qwens(json, family->has_experts);
   refuse_unknown_keys(json);
 }
@@ -247,19 +227,34 @@ std::int64_t integer(const Json& json, const char* key) {
   return value.get<std::int64_t>();
 }
 
-std::int64_t integer(const Json& json, const char* key, std::int64_t if_absent) {
-  return json.contains(key) ? integer(json, key) : if_absent;
+// What an absent key stands for in this family.
+template <class Number>
+Number by_default(const Json& json, const char* key, const char* member) {
+  const Json value = default_of(json["model_type"], member);
+  require(!value.is_null(), "it has no {}, and no default of it is known", key);
+  return value.get<Number>();
 }
 
-// Of a key whose default depends on other keys, null stands for the default.
-std::int64_t integer_or_null(const Json& json, const char* key, std::int64_t if_null) {
-  return json.value(key, Json()).is_null() ? if_null : integer(json, key);
+std::int64_t integer(const Json& json, const char* key, const char* member) {
+  return json.contains(key) ? integer(json, key) : by_default<std::int64_t>(json, key, member);
 }
 
-double number(const Json& json, const char* key, double if_absent) {
-  const Json value = json.value(key, Json(if_absent));
+// Null stands for the size that follows from others. So does the default, where it is a formula.
+std::int64_t integer_or_null(const Json& json, const char* key, const char* member,
+                             std::int64_t if_null) {
+  const bool follows = !json.contains(key) && default_of(json["model_type"], member).is_string();
+  if (follows || json.value(key, Json(0)).is_null()) return if_null;
+  return integer(json, key, member);
+}
+
+double number(const Json& json, const char* key) {
+  const Json value = json.at(key);
   require(value.is_number(), "its {} is {}, not a number", key, shown(value));
   return value.get<double>();
+}
+
+double number(const Json& json, const char* key, const char* member) {
+  return json.contains(key) ? number(json, key) : by_default<double>(json, key, member);
 }
 
 // Old versions of transformers keep the base in rope_theta and the rest in rope_scaling; new ones
@@ -269,14 +264,14 @@ void read_rope(const Json& json, Config& config) {
   const Json old = json.value("rope_scaling", Json());
   const char* const place = old.is_null() || old.empty() ? "rope_parameters" : "rope_scaling";
   const Json rope = json.value(place, Json());
-  config.rope_theta = number(json, "rope_theta", 10000);
+  config.rope_theta = number(json, "rope_theta", "rope_theta");
   if (rope.is_null()) return;
   require(rope.is_object(), "its {} is {}, not an object", place, shown(rope));
   for (const auto& [key, value] : rope.items())
     require(is_among(key, read_of_rope), "its {} has the key {}, which Ringside does not know",
             place, shown(Json(key)));
   require_full_rotation(rope);
-  config.rope_theta = number(rope, "rope_theta", config.rope_theta);
+  if (rope.contains("rope_theta")) config.rope_theta = number(rope, "rope_theta");
   const Json kind = rope.value("rope_type", rope.value("type", Json("default")));
   RopeScaling& scaling = config.rope_scaling;
   // The base of dynamic scaling grows with a sequence that is longer than max_position_embeddings,
@@ -289,13 +284,15 @@ void read_rope(const Json& json, Config& config) {
   scaling.kind = kind == "linear" ? RopeScaling::linear : RopeScaling::llama3;
   const auto needed = [&](const char* key) {
     require(!rope.value(key, Json()).is_null(), "its {} has no {}", place, key);
-    return number(rope, key, 0);
+    return number(rope, key);
   };
   scaling.factor = needed("factor");
   if (kind == "linear") return;
   scaling.low_frequency = needed("low_freq_factor");
   scaling.high_frequency = needed("high_freq_factor");
-  scaling.old_sequence = integer(rope, "original_max_position_embeddings", config.sequence);
+  constexpr const char* old_sequence = "original_max_position_embeddings";
+  scaling.old_sequence =
+      rope.contains(old_sequence) ? integer(rope, old_sequence) : config.sequence;
 }
 
 // The members of Config whose keys have other names.
@@ -349,12 +346,12 @@ Config load_config(const fs::path& directory) {
     config.d_ff = integer(json, "intermediate_size");
     config.layers = integer(json, "num_hidden_layers");
     config.heads = integer(json, "num_attention_heads");
-    config.kv_heads = integer_or_null(json, "num_key_value_heads", config.heads);
-    config.sequence = integer(json, "max_position_embeddings", 2048);
-    config.head_dim = integer_or_null(json, "head_dim", 0);
+    config.kv_heads = integer_or_null(json, "num_key_value_heads", "kv_heads", config.heads);
+    config.sequence = integer(json, "max_position_embeddings", "sequence");
+    config.head_dim = integer_or_null(json, "head_dim", "head_size", 0);
     require(json.value("head_dim", Json()) != 0, "its head_dim is 0: a head is at least 2 wide");
     if (config.head_dim * config.heads == config.d_model) config.head_dim = 0;  // as by default
-    config.norm_epsilon = number(json, "rms_norm_eps", 1e-6);
+    config.norm_epsilon = number(json, "rms_norm_eps", "norm_epsilon");
     const std::string type = json["model_type"];
     config.qk_norm = type.starts_with("qwen3");
     if (type == "mixtral" || type == "qwen3_moe") {
@@ -364,8 +361,8 @@ Config load_config(const fs::path& directory) {
       require(config.experts >= 1, "its {} is {}: a model with experts has at least 1", count,
               config.experts);
       if (config.qk_norm) config.d_ff = integer(json, "moe_intermediate_size");
-      config.experts_per_token = integer(json, "num_experts_per_tok");
-      config.balance = number(json, "router_aux_loss_coef", 0.001);
+      config.experts_per_token = integer(json, "num_experts_per_tok", "experts.per_token");
+      config.balance = number(json, "router_aux_loss_coef", "balance");
     }
     read_rope(json, config);
     config.tied_head = truth(json, "tie_word_embeddings");

@@ -4,10 +4,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <string_view>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
+#include "transformer/data/corpus_file.hpp"
 #include "transformer/data/fingerprint.hpp"
 
 namespace ringside::transformer {
@@ -80,16 +81,9 @@ void append_directory(const fs::path& directory, Text& text) {
           directory.string());
 }
 
-PackedTokens tokens_of(Bytes text, const Vocabulary& vocabulary) {
-  if (vocabulary.is_bytes()) return PackedTokens(std::move(text));
-  const std::string_view view(reinterpret_cast<const char*>(text.data()), text.size());
-  return PackedTokens(vocabulary.encode(view), vocabulary.size());
-}
-
 }  // namespace
 
-Corpus::Corpus(const Bytes& text, const Vocabulary& vocabulary)
-    : bytes_(text.size()), vocabulary_fingerprint_(vocabulary.fingerprint()) {
+Corpus::Corpus(const Bytes& text, int files) : files_(files), bytes_(text.size()) {
   Bytes training, validation;
   const std::size_t block =
       std::clamp<std::size_t>(text.size() / blocks_per_held_out, 1, largest_block);
@@ -103,16 +97,47 @@ Corpus::Corpus(const Bytes& text, const Vocabulary& vocabulary)
   Fingerprint fingerprint;
   for (const Bytes* part : {&training, &validation}) fingerprint.add(*part);
   fingerprint_ = fingerprint.value();
-  if (!vocabulary.is_bytes()) byte_counts_ = vocabulary.byte_counts();
-  training_ = tokens_of(std::move(training), vocabulary);
-  validation_ = tokens_of(std::move(validation), vocabulary);
+  training_ = PackedTokens(std::move(training));
+  validation_ = PackedTokens(std::move(validation));
 }
 
-std::int64_t Corpus::bytes_of(std::span<const std::int32_t> tokens) const {
-  if (tokens_are_bytes()) return static_cast<std::int64_t>(tokens.size());
-  std::int64_t bytes = 0;
-  for (const std::int32_t token : tokens) bytes += byte_counts_.at(static_cast<std::size_t>(token));
-  return bytes;
+Corpus Corpus::of_files(const std::vector<fs::path>& token_files) {
+  Corpus corpus;
+  Tokens training, held_out;
+  Fingerprint of_texts;
+  for (const fs::path& path : token_files) {
+    CorpusFile file = read_corpus_file(path);
+    const Tokens ids = read_corpus_tokens(path, file);
+    const auto end = ids.begin() + static_cast<std::ptrdiff_t>(file.training_tokens);
+    training.insert(training.end(), ids.begin(), end);
+    held_out.insert(held_out.end(), end, ids.end());
+    corpus.files_ += file.files;
+    corpus.bytes_ += file.bytes;
+    corpus.held_out_bytes_ += file.held_out_bytes;
+    of_texts.add(std::to_string(file.text) + ' ');
+    corpus.fingerprint_ = token_files.size() == 1 ? file.text : of_texts.value();
+    if (path == token_files.front()) corpus.vocabulary_ = std::move(file.vocabulary);
+    require(path == token_files.front() ||
+                file.vocabulary.fingerprint() == corpus.vocabulary_.fingerprint(),
+            "{} and {} are of different tokenizers: encode both texts with one",
+            token_files.front().string(), path.string());
+  }
+  try {
+    corpus.training_ = PackedTokens(training, corpus.vocabulary_.size());
+    corpus.validation_ = PackedTokens(held_out, corpus.vocabulary_.size());
+  } catch (const Error& problem) {
+    fail("the tokens in {} cannot be used: {}", token_files.front().string(), problem.what());
+  }
+  return corpus;
+}
+
+Corpus read_corpus(const std::vector<fs::path>& paths) {
+  const auto encoded = std::ranges::count_if(paths, is_corpus_file);
+  require(encoded == 0 || encoded == std::ssize(paths),
+          "--data has text and files of tokens: encode the text, too, with `ringside tokenize`");
+  if (encoded > 0) return Corpus::of_files(paths);
+  const Text text = read_text(paths);
+  return Corpus(text.bytes, text.files);
 }
 
 Text read_text(const std::vector<fs::path>& paths) {

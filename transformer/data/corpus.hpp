@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -20,37 +19,40 @@ namespace ringside::transformer {
 //     training    0 1 2 ... 18      20 21 ... 38      ...     19 / 20 of the text
 //     validation              [19]               [39] ...      1 / 20
 //
-// So both parts contain every kind of file and share no byte. The cut is made in bytes, before
-// encoding: runs with different vocabularies hold out the same bytes. Each part is then encoded as
-// one text.
+// So both parts contain every kind of file and share no byte. The cut is made in bytes, before a
+// text is encoded (by `ringside tokenize`, as one text for each part): runs with different
+// vocabularies hold out the same bytes.
 class Corpus {
  public:
-  // Splits and encodes a text in memory. Keeps no reference to `vocabulary`. Throws Error if it
-  // has no token for a byte of the text.
-  explicit Corpus(const Bytes& text, const Vocabulary& vocabulary = {});
+  // Splits a text in memory. Each byte is a token.
+  explicit Corpus(const Bytes& text, int files = 1);
+
+  // Joins the parts of encoded texts. Throws Error with the path and the reason, such as files of
+  // different tokenizers.
+  static Corpus of_files(const std::vector<std::filesystem::path>& token_files);
 
   const PackedTokens& training() const { return training_; }
   const PackedTokens& validation() const { return validation_; }
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  int files() const { return files_; }          // of text
   std::size_t bytes() const { return bytes_; }  // of both parts, before encoding
   std::size_t held_out_bytes() const { return held_out_bytes_; }
-  bool tokens_are_bytes() const { return byte_counts_.empty(); }
-  std::int64_t vocabulary() const {
-    return tokens_are_bytes() ? 256 : static_cast<std::int64_t>(byte_counts_.size());
-  }
 
-  // The number of bytes that these tokens stand for.
-  std::int64_t bytes_of(std::span<const std::int32_t> tokens) const;
-
-  // Hashes of the text and of the vocabulary (0 for bytes); see fingerprint.hpp.
+  // A hash of the text; see fingerprint.hpp.
   std::uint32_t fingerprint() const { return fingerprint_; }
-  std::uint32_t vocabulary_fingerprint() const { return vocabulary_fingerprint_; }
 
  private:
+  Corpus() = default;
   PackedTokens training_, validation_;
+  Vocabulary vocabulary_;
+  int files_ = 0;
   std::size_t bytes_ = 0, held_out_bytes_ = 0;
-  std::uint32_t fingerprint_ = 0, vocabulary_fingerprint_ = 0;
-  std::vector<std::uint32_t> byte_counts_;  // by token id; empty if tokens are bytes
+  std::uint32_t fingerprint_ = 0;
 };
+
+// What a run reads from --data: files and directories of text (read_text), or encoded texts. Throws
+// Error, also if there are both.
+Corpus read_corpus(const std::vector<std::filesystem::path>& paths);
 
 // The result of read_text().
 struct Text {

@@ -3,68 +3,86 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/atomic_file.hpp"
 #include "base/error.hpp"
+#include "base/read_file.hpp"
+#include "base/text/printable.hpp"
 #include "transformer/data/fingerprint.hpp"
-#include "transformer/tokenizer/tokenizer_file.hpp"
 
 namespace ringside::transformer {
+namespace {
 
 namespace fs = std::filesystem;
 
-Vocabulary::Vocabulary(Tokenizer tokenizer, std::string name)
-    : tokenizer_(std::move(tokenizer)), name_(std::move(name)) {
-  if (name_.empty()) name_ = "in use";
-  // Hashes what would be saved, so the layout of the file that it came from does not matter.
-  Fingerprint fingerprint;
-  fingerprint.add(tokenizer_json(*tokenizer_));
-  fingerprint_ = std::max(fingerprint.value(), 1u);
+void write_file(const fs::path& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
 }
 
-Vocabulary Vocabulary::load(const fs::path& path) {
-  std::error_code ignored;
-  return Vocabulary(load_tokenizer(path),
-                    (fs::is_directory(path, ignored) ? path / "tokenizer.json" : path).string());
+}  // namespace
+
+Vocabulary::Vocabulary(const Json& json, std::string tokenizer, std::string name)
+    : byte_counts_(json.at("byte_counts").get<std::vector<std::uint32_t>>()),
+      beginning_(json.at("beginning").get<std::vector<std::int32_t>>()),
+      fingerprint_(json.at("fingerprint").get<std::uint32_t>()),
+      tokenizer_(std::move(tokenizer)),
+      name_(std::move(name)) {
+  require(!byte_counts_.empty() && fingerprint_ != 0, "its vocabulary is empty");
+  require(
+      !beginning_.empty() &&
+          std::ranges::all_of(beginning_, [&](std::int32_t id) { return id >= 0 && id < size(); }),
+      "its \"beginning\" is not a list of token ids from 0 to {}", size() - 1);
 }
 
 Vocabulary Vocabulary::of_checkpoint(const fs::path& directory) {
-  const fs::path path = directory / "tokenizer.json";
-  return fs::exists(path) ? load(path) : Vocabulary();
-}
-
-std::vector<std::int32_t> Vocabulary::encode(std::string_view text) const {
-  if (tokenizer_) return tokenizer_->encode(text);
-  std::vector<std::int32_t> ids;
-  for (const char byte : text) ids.push_back(static_cast<std::uint8_t>(byte));
-  return ids;
-}
-
-std::vector<std::int32_t> Vocabulary::encode_prompt(std::string_view text) const {
-  require(!text.empty(), "a prompt needs at least one byte");
-  return tokenizer_ ? tokenizer_->with_special_tokens(tokenizer_->encode(text)) : encode(text);
-}
-
-std::string Vocabulary::bytes_of(std::int32_t token) const {
-  if (tokenizer_) return tokenizer_->has(token) ? tokenizer_->bytes_of(token) : "?";
-  return std::string(1, token >= 0 && token < 256 ? static_cast<char>(token) : '?');
-}
-
-std::vector<std::uint8_t> Vocabulary::bytes_of(std::span<const std::int32_t> tokens) const {
-  std::vector<std::uint8_t> bytes;
-  for (const std::int32_t token : tokens) {
-    const std::string text = bytes_of(token);
-    bytes.insert(bytes.end(), text.begin(), text.end());
+  const fs::path tokenizer = directory / "tokenizer.json", path = directory / "vocabulary.json";
+  if (!fs::exists(tokenizer)) return {};
+  require(fs::exists(path), "{} is missing: `ringside tokenize --tokenizer {} --save {}` writes it",
+          path.string(), directory.string(), directory.string());
+  const std::string text = read_file(path, "the vocabulary");
+  try {
+    return {Json::parse(text), read_file(tokenizer, "the tokenizer"), tokenizer.string()};
+  } catch (const Error& problem) {
+    fail("the vocabulary {} cannot be used: {}", path.string(), problem.what());
   }
+}
+
+std::int64_t Vocabulary::bytes_of(std::span<const std::int32_t> tokens) const {
+  if (is_bytes()) return static_cast<std::int64_t>(tokens.size());
+  std::int64_t bytes = 0;
+  for (const std::int32_t token : tokens) bytes += byte_counts_.at(static_cast<std::size_t>(token));
   return bytes;
 }
 
-std::vector<std::uint32_t> Vocabulary::byte_counts() const {
-  std::vector<std::uint32_t> counts(static_cast<std::size_t>(size()), is_bytes() ? 1 : 0);
-  for (std::int32_t id = 0; tokenizer_ && id < tokenizer_->vocabulary(); ++id) {
-    if (tokenizer_->has(id))
-      counts[static_cast<std::size_t>(id)] =
-          static_cast<std::uint32_t>(tokenizer_->bytes_of(id).size());
-  }
-  return counts;
+bool Vocabulary::is_of(const std::string& tokenizer_json) const {
+  if (is_bytes()) return false;
+  Fingerprint as_saved_before;
+  as_saved_before.add(tokenizer_json);
+  return tokenizer_json == tokenizer_ || as_saved_before.value() == fingerprint_;
+}
+
+void Vocabulary::save(const fs::path& directory) const {
+  if (is_bytes()) return;
+  const fs::path config = directory / "tokenizer_config.json";
+  if (!fs::exists(directory / "tokenizer.json"))
+    write_file(directory / "tokenizer.json", tokenizer_);
+  if (!fs::exists(config))  // for AutoTokenizer of transformers
+    write_file(config, Json{{"tokenizer_class", "PreTrainedTokenizerFast"}}.dump(2) + "\n");
+  const Json json = {
+      {"fingerprint", fingerprint_}, {"beginning", beginning_}, {"byte_counts", byte_counts_}};
+  write_file(directory / "vocabulary.json", json.dump() + "\n");
+}
+
+std::string text_of(std::span<const std::int32_t> tokens, bool are_bytes) {
+  if (!are_bytes) return fmt::format("{}", fmt::join(tokens, ","));
+  std::string bytes;
+  for (const std::int32_t token : tokens)
+    bytes += token >= 0 && token < 256 ? static_cast<char>(token) : '?';
+  return printable(bytes);
 }
 
 }  // namespace ringside::transformer

@@ -141,13 +141,15 @@ std::optional<double> bits_per_byte(const Evaluation& evaluation,
                                     const std::vector<Tokens>& sequences, const Vocabulary& known,
                                     const Config& config) {
   if (config.vocabulary < known.size()) return std::nullopt;
-  const auto byte_counts = known.byte_counts();
+  const auto& byte_counts = known.byte_counts();
   double bytes = 0;
   for (const Tokens& sequence : sequences) {
     for (std::size_t t = 1; t < sequence.size(); ++t) {
       const auto id = static_cast<std::size_t>(sequence[t]);
-      if (id >= byte_counts.size() || byte_counts[id] == 0) return std::nullopt;
-      bytes += byte_counts[id];
+      if (id >= static_cast<std::size_t>(known.size())) return std::nullopt;
+      const std::uint32_t count = known.is_bytes() ? 1 : byte_counts[id];
+      if (count == 0) return std::nullopt;
+      bytes += count;
     }
   }
   return evaluation.loss / std::numbers::ln2 * static_cast<double>(evaluation.predicted_tokens) /

@@ -16,6 +16,7 @@
 #include "cli/pictures/pipeline/pipeline_picture.hpp"
 #include "cli/pictures/player/player_data.hpp"
 #include "cli/pictures/player/player_page.hpp"
+#include "cli/pictures/python_svg.hpp"
 #include "cli/pictures/terminal.hpp"
 #include "cli/pictures/text_file.hpp"
 #include "parallel/pipeline/csv.hpp"
@@ -147,9 +148,8 @@ void draw(const PipelineOptions& options) {
   print_figures(out, name, timed, options.durations);
   out << "proved: each action once, in order, and no deadlock\n";
   if (!options.svg.empty())
-    write_text_file(options.svg,
-                    svg_of_pipeline(timed, title_of(name, schedule, options.durations)),
-                    "the picture");
+    write_svg_file(options.svg, picture_of(timed, title_of(name, schedule, options.durations)),
+                   "the picture");
   if (!options.html.empty())
     write_text_file(options.html,
                     player_page(player_data(PipelineChoice{name, schedule, options.stages_per_rank,

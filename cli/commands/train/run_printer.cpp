@@ -5,12 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/matrix_libraries.hpp"
-#include "base/text/printable.hpp"
 #include "cli/options/device_option.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/wrap.hpp"
 #include "collectives/transport/link.hpp"
+#include "training/matrix_libraries.hpp"
 #include "training/memory_check.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 
@@ -120,13 +119,14 @@ void RunPrinter::after_sample(std::int64_t step, const std::vector<std::int32_t>
   if (!progress_) return;
   progress_->end();
   const bool is_last = step == plan_.last_step();
-  fmt::print("\n--- a sample of {} {}{}, temperature {} ---\n{}\n{}", tokens.size(),
-             plan_.vocabulary->is_bytes() ? "bytes" : "tokens",
+  const bool bytes = plan_.vocabulary->is_bytes();
+  fmt::print("\n--- a sample of {} {}{}, temperature {}{} ---\n{}\n{}", tokens.size(),
+             bytes ? "bytes" : "tokens",
              is_last     ? ""
              : step == 0 ? " before the first step"
                          : fmt::format(" after step {}", step),
-             plan_.sample.temperature, printable(plan_.vocabulary->bytes_of(tokens)),
-             is_last ? "" : "\n");
+             plan_.sample.temperature, bytes ? "" : "; their text: ringside tokenize --decode",
+             transformer::text_of(tokens, bytes), is_last ? "" : "\n");
 }
 
 void RunPrinter::after_steps(const training::Run& run, std::optional<double> bits_per_byte) {
@@ -214,17 +214,17 @@ void RunPrinter::print_header(const training::Run& run) const {
                counted(config.experts, "expert"), config.experts_per_token,
                with_unit(static_cast<double>(transformer::active_parameter_count(config))));
   fmt::print("data     {}\n         {}, {}B, {}B of them held out\n", data_text(plan),
-             counted(text_.files, "file"), with_unit(static_cast<double>(corpus.bytes())),
+             counted(corpus.files(), "file"), with_unit(static_cast<double>(corpus.bytes())),
              with_unit(static_cast<double>(corpus.held_out_bytes())));
-  if (!corpus.tokens_are_bytes()) {
+  if (!corpus.vocabulary().is_bytes()) {
     const auto tokens = static_cast<double>(corpus.training().size() + corpus.validation().size());
-    fmt::print("tokens   {}: {} of them; the text is {}, {:.2f} bytes each\n",
-               plan.vocabulary->name(), corpus.vocabulary(), with_unit(tokens),
+    fmt::print("tokens   {} of a tokenizer; the text is {}, {:.2f} bytes each\n",
+               corpus.vocabulary().size(), with_unit(tokens),
                static_cast<double>(corpus.bytes()) / tokens);
   }
   if (plan.device != autograd::Device::cpu)
     fmt::print("device   {}\n", describe(plan.device));
-  else if (const auto warning = slow_kernel_warning(autograd::matrix_libraries()); !warning.empty())
+  else if (const auto warning = slow_kernel_warning(training::matrix_libraries()); !warning.empty())
     fmt::print("products {}\n", wrap(warning, 76, 9));
   fmt::print("ranks    {}\n", ranks_text(plan, run.group()));
   fmt::print("batch    {}{}{}; {} steps\n", batch_text(plan, run.group().size()),

@@ -22,10 +22,9 @@ using ResumeCommand = std::function<std::string(bool stopped)>;
 
 class RunPrinter final : public training::Reporter {
  public:
-  // All arguments must outlive it. `text` is that of the run's corpus.
-  RunPrinter(const training::Plan& plan, const transformer::Text& text,
-             const ResumeCommand& resume_command)
-      : plan_(plan), text_(text), resume_command_(resume_command), recording_(plan) {}
+  // Both arguments must outlive it.
+  RunPrinter(const training::Plan& plan, const ResumeCommand& resume_command)
+      : plan_(plan), resume_command_(resume_command), recording_(plan) {}
 
   void begin(const training::Run& run, const std::string& members) override;
   void before_step(std::int64_t step) override { recording_.before_step(step); }
@@ -45,7 +44,6 @@ class RunPrinter final : public training::Reporter {
   void print_summary(std::optional<double> validation) const;
 
   const training::Plan& plan_;
-  const transformer::Text& text_;
   const ResumeCommand& resume_command_;
   Recording recording_;
   std::optional<Progress> progress_;  // on the rank that writes, as the summary

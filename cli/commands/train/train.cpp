@@ -63,9 +63,8 @@ void train_as_rank(const TrainArguments& args, training::Plan plan,
   take_device(plan.device);
   join_device(device_of(plan), plan.device, group);
   training::begin_computing(plan.threads);
-  const transformer::Text text = training::read_data(plan);
-  const transformer::Corpus corpus(text.bytes, *plan.vocabulary);
-  RunPrinter printer(plan, text, args.resume_command);
+  const transformer::Corpus corpus = training::read_data(plan);
+  RunPrinter printer(plan, args.resume_command);
   training::Run(plan, corpus, printer).run(group);
   printer.write_recording(group);
 }
@@ -74,9 +73,8 @@ void train_as_rank(const TrainArguments& args, training::Plan plan,
 void train_as_elastic_rank(const TrainArguments& args, const training::Plan& plan,
                            const collectives::RankInfo& rank_info) {
   training::begin_computing(plan.threads);
-  const transformer::Text text = training::read_data(plan);
-  const transformer::Corpus corpus(text.bytes, *plan.vocabulary);
-  RunPrinter printer(plan, text, args.resume_command);
+  const transformer::Corpus corpus = training::read_data(plan);
+  RunPrinter printer(plan, args.resume_command);
   training::ElasticRun(plan, rank_info, args.ranks.backend, corpus, printer).run();
 }
 
@@ -168,6 +166,13 @@ void add_train_command(CLI::App& app) {
   add_link_option(option);
   add_algorithm_option(option);
   add_training_options(option, args.plan);
+  const auto refuse = [](const std::string& tokenizer) {
+    refuse_if(true,
+              "train reads text that is encoded already: type `ringside tokenize --tokenizer {} "
+              "--data TEXT --out NAME.u16`, and then `ringside train --data NAME.u16`",
+              tokenizer);
+  };
+  option.with("--tokenizer PATH", refuse, "").hide();
   // So that a script can put defaults before the user's options.
   option.last_ones_count();
   option.short_help({"--ranks", "--parallel", "--mesh", "--model", "--data", "--steps", "--batch",

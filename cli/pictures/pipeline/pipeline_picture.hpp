@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.hpp"
 #include "parallel/pipeline/proof/timing.hpp"
 #include "parallel/pipeline/schedule.hpp"
 
@@ -46,8 +47,9 @@ double scale_for(const TimedSchedule& timed,
 // the boxes: forward blue, backward or I orange, W green; a rank's stages in turn dark and light.
 void draw_pipeline(std::ostream& out, const TimedSchedule& timed, int width, bool colour);
 
-// A file of its own, with the micro-batch of each computation in its box. Forward is blue, backward
-// or I orange, W green; a rank's stages are in turn strong and pale. `title` is for screen readers.
-std::string svg_of_pipeline(const TimedSchedule& timed, const std::string& title);
+// As Python draws it into a file (python_svg.hpp), with the micro-batch of each
+// computation in its box. Forward is blue, backward or I orange, W green; a rank's stages are in
+// turn strong and pale. `title` is for screen readers.
+Json picture_of(const TimedSchedule& timed, const std::string& title);
 
 }  // namespace ringside::cli

@@ -29,10 +29,10 @@ void Recording::write(collectives::ProcessGroup& group, const std::string& title
                       const std::vector<std::pair<std::string, std::string>>& facts) {
   if (!wanted()) return;
   if (plan_.mesh.given()) trace_.set_coordinates(plan_.mesh.shape.describe(group.rank()));
-  const auto ranks = gather_traces(trace_, group);
+  const auto ranks = training::gather_traces(trace_, group);
   if (group.rank() != 0) return;
   if (!plan_.trace.empty()) {
-    write_json_file(plan_.trace.string(), collectives::chrome_trace(ranks));
+    write_json_file(plan_.trace.string(), training::chrome_trace(ranks));
     fmt::print("trace, for ui.perfetto.dev or chrome://tracing: {}\n", plan_.trace.string());
   }
   if (!plan_.report.empty()) write_page(ranks, title, facts);

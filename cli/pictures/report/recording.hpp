@@ -20,8 +20,8 @@
 #include "autograd/kernels/profile.hpp"
 #include "base/trace/trace.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/trace/trace_file.hpp"
 #include "training/plan/prepare.hpp"
+#include "training/trace/trace_file.hpp"
 #include "training/trainer.hpp"
 
 namespace ringside::cli {
@@ -34,7 +34,7 @@ class Recording {
  public:
   // The plan must outlive it. Throws Error if the run takes none of plan.trace_steps.
   explicit Recording(const training::Plan& plan)
-      : plan_(plan), steps_(training::traced_steps(plan)) {}
+      : plan_(plan), steps_(training::steps_to_trace(plan)) {}
 
   void before_step(std::int64_t step);
   void after_step(const training::StepReport& report);

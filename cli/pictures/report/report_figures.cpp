@@ -1,10 +1,11 @@
 #include "cli/pictures/report/report_figures.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "cli/pictures/chart.hpp"
-#include "cli/pictures/palette.hpp"
 
 namespace ringside::cli {
 
@@ -13,12 +14,11 @@ Figure memory_figure(const RankTrace& trace, const Window& window) {
               {"time since the step began (ms)"},
               {"MB (10^6 bytes)"},
               {}};
-  for (const auto& kind : trace.memory_kinds)
-    chart.series.push_back({kind, Series::area, {}, colour_of(kind)});
+  for (const auto& kind : trace.memory_kinds) chart.series.push_back({kind, Series::area, {}});
   double most = 0, most_at = -1;
   for (const auto& sample : trace.memory) {
     if (sample.time < window.begin || sample.time > window.end) continue;
-    const double at = (sample.time - window.begin) * 1e3;
+    const double at = std::round((sample.time - window.begin) * 1e7) / 1e4;
     double sum = 0;
     for (std::size_t k = 0; k < chart.series.size(); ++k) {
       const double held = k < sample.bytes.size() ? static_cast<double>(sample.bytes[k]) / 1e6 : 0;
@@ -28,7 +28,7 @@ Figure memory_figure(const RankTrace& trace, const Window& window) {
     if (most_at < 0 || sum > most) most = sum, most_at = at;
   }
   require(most_at >= 0, "there is nothing to draw: no memory was recorded in that step");
-  return {chart.title, draw(chart),
+  return {chart.title, drawing_of(chart),
           fmt::format("Bytes in tensors after every operation. The peak is {:.1f} MB, {:.1f} ms "
                       "after the step began.",
                       most, most_at),
@@ -43,7 +43,7 @@ Figure loss_figure(const std::vector<std::pair<std::int64_t, double>>& bits_per_
       {"step"},
       {"loss (bits per byte)"},
       {{"loss (bits per byte)", style, {bits_per_byte.begin(), bits_per_byte.end()}, 8}}};
-  return {chart.title, draw(chart),
+  return {chart.title, drawing_of(chart),
           fmt::format("The loss goes from {:.3f} bits per byte in step {} to {:.3f} in step {}.",
                       bits_per_byte.front().second, bits_per_byte.front().first,
                       bits_per_byte.back().second, bits_per_byte.back().first),

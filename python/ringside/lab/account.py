@@ -71,14 +71,11 @@ def list_names() -> None:
 
 def show(args: argparse.Namespace, text: str, derivation: List[Section], machine: Machine) -> None:
     """Prints `text`, and where the user asked for them, the formulas and the sources of figures."""
-    out = text_beside(args.json)
-    print(text, end="", file=out)
     if args.explain:
-        print(
-            f"{derivation_text(derivation)}\nWhere the figures of {machine.name} come from\n  "
-            f"{wrap(sources_text(machine), 80, 2)}",
-            file=out,
-        )
+        sources = wrap(sources_text(machine), 80, 2)
+        text += f"{derivation_text(derivation)}\nWhere the figures of {machine.name} come from\n"
+        text += f"  {sources}\n"
+    print(text, end="", file=text_beside(args.json))
 
 
 def show_progress(done: int, meshes: int) -> None:
@@ -89,32 +86,20 @@ def show_progress(done: int, meshes: int) -> None:
 
 
 def list_plans(args: argparse.Namespace, model: Model, machine: Machine) -> None:
-    options = FitOptions(
-        args.devices, args.batch or args.devices, args.sequence or model.sequence, types_from(args)
-    )
+    batch, sequence = args.batch or args.devices, args.sequence or model.sequence
+    options = FitOptions(args.devices, batch, sequence, types_from(args))
     found = fit(model, machine, options, show_progress)
-    title = (
-        f"{model.name} on {args.devices} x {machine.name}, {options.batch} sequences of "
-        f"{options.sequence} tokens a step\n"
-    )
     tokens: Optional[float] = parse_count(args.tokens) if args.tokens else None
-    show(
-        args,
-        title + fit_text(found, machine, 12, tokens),
-        found.accounts[0].derivation if found.accounts else [],
-        machine,
+    text = (
+        f"{model.name} on {args.devices} x {machine.name}, {batch} sequences of "
+        f"{sequence} tokens a step\n{fit_text(found, machine, 12, tokens)}"
     )
+    show(args, text, found.accounts[0].derivation if found.accounts else [], machine)
     if args.json:
-        write_json_file(
-            args.json,
-            {
-                "tried": found.tried,
-                "least_memory_bytes": found.least_memory,
-                "plans": [
-                    {**account_json(each), **training_of(args, each)} for each in found.accounts
-                ],
-            },
-        )
+        plans = [{**account_json(each), **training_of(args, each)} for each in found.accounts]
+        least = found.least_memory
+        figures = {"tried": found.tried, "least_memory_bytes": least, "plans": plans}
+        write_json_file(args.json, figures)
 
 
 def account_for(args: argparse.Namespace, model: Model, machine: Machine) -> None:
@@ -122,15 +107,12 @@ def account_for(args: argparse.Namespace, model: Model, machine: Machine) -> Non
     result = account(model, with_torus(args.torus, plan) if args.torus else plan, machine)
     report, training = account_report(result), training_of(args, result)
     if training:
-        report.facts.append(
-            (
-                "training",
-                f"{count_text(training['training_tokens'])} tokens take "
-                f"{count_text(training['training_steps'])} steps: "
-                f"{table_number(training['training_days'])} days, "
-                f"{count_text(training['device_hours'])} device hours",
-            )
+        tokens, steps, days, hours = training.values()
+        said = (
+            f"{count_text(tokens)} tokens take {count_text(steps)} steps: {table_number(days)} "
+            f"days, {count_text(hours)} device hours"
         )
+        report.facts.append(("training", said))
     show(args, text_of(report), result.derivation, machine)
     if args.json:
         figures: Dict[str, Any] = {**account_json(result), **training}

@@ -8,29 +8,19 @@ from typing import Any, Dict, List
 from ringside.command_line import counted
 from ringside.lab.account_text import plan_json, plan_text
 from ringside.lab.numbers import count_text, fixed, scaled, seconds_text, table_number
-from ringside.lab.report import COLOURS, Figure, Lane, Mark, Report, draw_lanes
+from ringside.lab.report import Figure, Report
 from ringside.lab.tables import Column, Table, only_in_json, words
 from ringside.planning.accounting import Account
 from ringside.planning.quantity import number_text
 
 
-def _bars(names: List[str], table: Table, times: float, unit: str, scale: float) -> str:
+def _bars(names: List[str], table: Table, times: float, unit: str, scale: float) -> Dict[str, Any]:
     """A bar for each column behind the first, in so many times its unit: the parts are the rows."""
-    lanes, legend = [], []
-    for i, name in enumerate(names):
-        lane, end = Lane(name, name, scale), 0.0
-        for row in table.rows:
-            part, value = row[0], row[i + 1] * times
-            begin, end = end, end + value
-            style = f"c{COLOURS.get(part, 7)}"
-            if value > 0:
-                lane.marks.append(
-                    Mark(style, f"{name}: {part}, {table_number(value)} {unit}", begin, end)
-                )
-            if i == 0:
-                legend.append((style, part))
-        lanes.append(lane)
-    return draw_lanes(lanes, scale, unit, legend)
+    bars = [
+        {"name": name, "values": [row[column] * times for row in table.rows]}
+        for column, name in enumerate(names, 1)
+    ]
+    return {"kind": "bars", "unit": unit, "scale": scale, "bars": bars}
 
 
 def _memory_table(account: Account) -> Table:
@@ -38,9 +28,8 @@ def _memory_table(account: Account) -> Table:
     stage."""
     table, kinds = Table([words("")]), {}  # type: Table, Dict[str, List[Any]]
     for column, stage in enumerate(account.stages, 1):
-        table.head.append(
-            Column("GB" if stage.name == "only" else f"{stage.name}, GB", "", scaled(1e-9))
-        )
+        title = "GB" if stage.name == "only" else f"{stage.name}, GB"
+        table.head.append(Column(title, "", scaled(1e-9)))
         for part in stage.rows:
             row = kinds.setdefault(part.kind, [part.kind, *(0.0 for _ in account.stages)])
             row[column] += part.bytes
@@ -56,73 +45,48 @@ def _memory_figure(account: Account) -> Figure:
     if any(stage.never_together > 0 for stage in stages):
         table.rows.append(["less: never together", *(-stage.never_together for stage in stages)])
     table.rows.append(["total", *(stage.total() for stage in stages)])
-    return Figure(
-        "Memory of a rank",
-        drawing,
-        f"{'it fits' if account.fits() else 'IT DOES NOT FIT'}: "
-        f"{100 * most / limit:.{2 if most < 0.1 * limit else 0}f} % of "
-        f"{number_text(limit / 1e9)} GB",
-        table,
-    )
+    share = f"{100 * most / limit:.{2 if most < 0.1 * limit else 0}f} %"
+    fits = "it fits" if account.fits() else "IT DOES NOT FIT"
+    caption = f"{fits}: {share} of {number_text(limit / 1e9)} GB"
+    return Figure("Memory of a rank", drawing, caption, table)
 
 
 def _traffic_table(account: Account) -> Table:
-    return Table(
-        [
-            words("axis", "axis"),
-            words("what", "what"),
-            only_in_json("level"),
-            Column("calls", "calls", count_text),
-            Column("GB", "sent_bytes", scaled(1e-9)),
-            Column("ms", "seconds", scaled(1e3)),
-            Column("hidden", "hidden_seconds", scaled(1e3)),
-            Column("exposed", "", scaled(1e3)),
-        ],
-        [
-            [
-                each.axis,
-                each.what,
-                each.level,
-                each.calls,
-                each.bytes,
-                each.seconds,
-                each.hidden,
-                each.exposed,
-            ]
-            for each in account.traffic
-        ],
-    )
+    columns = [
+        words("axis", "axis"),
+        words("what", "what"),
+        only_in_json("level"),
+        Column("calls", "calls", count_text),
+        Column("GB", "sent_bytes", scaled(1e-9)),
+        Column("ms", "seconds", scaled(1e3)),
+        Column("hidden", "hidden_seconds", scaled(1e3)),
+        Column("exposed", "", scaled(1e3)),
+    ]
+    return Table(columns, [[*each, each.exposed] for each in account.traffic])
 
 
 def _traffic_figure(account: Account) -> Figure:
+    title = "Communication of a rank of the busiest stage, in one step"
     levels = dict.fromkeys(f"{each.axis} over {each.level}" for each in account.traffic)
-    return Figure(
-        "Communication of a rank of the busiest stage, in one step",
-        "",
-        "; ".join(levels),
-        _traffic_table(account),
-    )
+    return Figure(title, None, "; ".join(levels), _traffic_table(account))
 
 
 def _time_table(account: Account) -> Table:
-    return Table(
-        [
-            words("part", "part"),
-            Column("ms", "seconds", scaled(1e3)),
-            Column("% of step", "", fixed(1, 100)),
-        ],
-        [[part, seconds, seconds / account.step_seconds] for part, seconds in account.time],
-    )
+    columns = [
+        words("part", "part"),
+        Column("ms", "seconds", scaled(1e3)),
+        Column("% of step", "", fixed(1, 100)),
+    ]
+    rows = [[part, seconds, seconds / account.step_seconds] for part, seconds in account.time]
+    return Table(columns, rows)
 
 
 def _time_figure(account: Account) -> Figure:
     step, (part, seconds) = account.step_seconds, account.binds()
     caption = f"step: {seconds_text(step)}\n"
     if account.plan.mesh.size("pp") > 1:
-        caption += (
-            "the pipeline's bubble in closed form: "
-            f"{100 * account.bubble_share:.2f} % of the step\n"
-        )
+        share = f"{100 * account.bubble_share:.2f} % of the step"
+        caption += f"the pipeline's bubble in closed form: {share}\n"
     tokens, per_second = count_text(account.tokens), count_text(account.tokens / step)
     caption += (
         f"{tokens} tokens per step, {per_second} tokens per second\n"
@@ -131,39 +95,31 @@ def _time_figure(account: Account) -> Figure:
         f"What binds: {part}, {100 * seconds / step:.0f} % of the step."
     )
     table = _time_table(account)
-    return Figure(
-        "Time of a step, on the busiest stage",
-        _bars(["step"], table, 1e3, "ms", 1e3 * step),
-        caption,
-        table,
-    )
+    bars = _bars(["step"], table, 1e3, "ms", 1e3 * step)
+    return Figure("Time of a step, on the busiest stage", bars, caption, table)
 
 
 def account_report(account: Account) -> Report:
     model, machine = account.model, account.machine
-    memory = number_text(machine.memory / 1e9)
-    active = (
-        f", {count_text(account.active_parameters)} for each token"
-        if account.active_parameters
-        else ""
-    )
-    devices = counted(math.ceil(account.state_bytes / machine.memory), "device")
+    memory, peak = number_text(machine.memory / 1e9), number_text(machine.peak / 1e12)
+    parameters, state = count_text(account.parameters), account.state_bytes
+    if account.active_parameters:
+        active = f", {count_text(account.active_parameters)} for each token"
+    else:
+        active = ""
+    each = number_text(state / account.parameters)
+    devices = counted(math.ceil(state / machine.memory), "device")
     report = Report(
         f"What {model.name} takes on {account.plan.mesh.text()}",
         [
-            ("model", f"{model.name}: {count_text(account.parameters)} parameters{active}"),
+            ("model", f"{model.name}: {parameters} parameters{active}"),
             ("source", model.source),
             ("plan", plan_text(account.plan, model.has_blocks)),
-            (
-                "machine",
-                f"{machine.name}: {memory} GB and {number_text(machine.peak / 1e12)} TFLOP/s "
-                "per device",
-            ),
+            ("machine", f"{machine.name}: {memory} GB and {peak} TFLOP/s per device"),
             (
                 "state",
-                f"{table_number(account.state_bytes / 1e9)} GB in all: "
-                f"{number_text(account.state_bytes / account.parameters)} bytes per parameter, on at "
-                f"least {devices} of {memory} GB",
+                f"{table_number(state / 1e9)} GB in all: {each} bytes per parameter, on at least "
+                f"{devices} of {memory} GB",
             ),
         ],
     )

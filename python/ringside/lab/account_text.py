@@ -31,11 +31,10 @@ def plan_text(plan: Plan, has_blocks: bool) -> str:
         f"{counted(plan.micro_batches, 'micro-batch')} of "
         f"{counted(plan.micro_batch, 'sequence')} of {plan.sequence} tokens"
     )
-    schedule = f"schedule {plan.schedule}" if mesh.size("pp") > 1 else ""
-    chunks = f" with {plan.chunks} chunks" if plan.chunks > 1 else ""
-    if schedule:
-        parts.append(schedule)
-    parts[-1] += chunks
+    if mesh.size("pp") > 1:
+        parts.append(f"schedule {plan.schedule}")
+    if plan.chunks > 1:
+        parts[-1] += f" with {plan.chunks} chunks"
     if plan.recompute.kind != "none":
         parts.append(f"recomputation {plan.recompute.text()}")
     if plan.sequence_parallel:
@@ -112,6 +111,7 @@ def _schedule_text(plan: Plan) -> str:
 
 def _fit_row(each: Account, tokens: Optional[float]) -> List[str]:
     plan, steps = each.plan, math.ceil((tokens or 0) / each.tokens)
+    days = table_number(steps * each.step_seconds / 86400)
     return [
         plan.mesh.text(),
         _schedule_text(plan),
@@ -121,9 +121,7 @@ def _fit_row(each: Account, tokens: Optional[float]) -> List[str]:
         "yes" if plan.sequence_parallel else "-",
         table_number(each.most_memory() / 1e9),
         seconds_text(each.step_seconds),
-        table_number(steps * each.step_seconds / 86400)
-        if tokens
-        else f"{100 * each.utilization:.1f}",
+        days if tokens else f"{100 * each.utilization:.1f}",
     ]
 
 
@@ -134,30 +132,14 @@ def fit_text(found: Fit, machine: Machine, rows: int, tokens: Optional[float] = 
         f"into {number_text(machine.memory / 1e9)} GB per device\n"
     )
     if not found.accounts:
-        return text + (
-            "  the least that any plan needs is "
-            f"{table_number(found.least_memory / 1e9)} GB per device\n"
-        )
-    table = Table(
-        [
-            words("mesh"),
-            words("pipe"),
-            Column("ZeRO"),
-            Column("m x b"),
-            Column("again"),
-            words("sp"),
-            Column("GB"),
-            Column("step"),
-            Column("days" if tokens else "MFU %"),
-        ],
-        [list(_fit_row(each, tokens)) for each in found.accounts[:rows]],
-    )
+        least = table_number(found.least_memory / 1e9)
+        return f"{text}  the least that any plan needs is {least} GB per device\n"
+    titles = ("ZeRO", "m x b", "again", "sp", "GB", "step", "days" if tokens else "MFU %")
+    columns = [words(title) if title == "sp" else Column(title) for title in titles]
+    lines = [_fit_row(each, tokens) for each in found.accounts[:rows]]
     return (
-        text
-        + table.text()
-        + (
-            "  pipe: schedule of the pipeline, v=2 is interleaved with 2 chunks; m x b:\n"
-            "  micro-batches x sequences; again: recomputation; sp: sequence parallel;\n"
-            "  GB: of the rank that needs most\n"
-        )
+        f"{text}{Table([words('mesh'), words('pipe'), *columns], lines).text()}"
+        "  pipe: schedule of the pipeline, v=2 is interleaved with 2 chunks; m x b:\n"
+        "  micro-batches x sequences; again: recomputation; sp: sequence parallel;\n"
+        "  GB: of the rank that needs most\n"
     )

@@ -14,14 +14,16 @@ its size, and its ranks make a call of one number within the time that they wait
 import gzip
 import io
 import json
-import pickle
 import re
 import struct
 import zlib
+from collections import namedtuple
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, NoReturn, Optional, Tuple
 
+from ringside.lab.data_pickle import NotData, read_pickle
 from ringside.library import RingsideError
 
 NAME = re.compile(r"(?:.*\D)?(\d{1,7})(?:\.(?:json|pickle|pkl))?(?:\.gz)?")
@@ -75,22 +77,38 @@ class Flight:
         return ranks[rank] if rank < len(ranks) else rank
 
 
+# A group of PyTorch: its name, a number or a hash, and what it is for: "default_pg".
+TorchGroup = Tuple[str, str]
+
+
+class Members(NamedTuple):
+    """What a record of PyTorch says of a group."""
+
+    ranks: List[int]  # of the job; where the record does not say, the rank that wrote it
+    place: str  # of the first entry of the group
+
+
 @dataclass
 class Record:
-    """A file. `content` is what PyTorch wrote, or the Flight of Ringside's recorder."""
+    """A file of Ringside with its flight, or of PyTorch with groups and calls, which become flights
+    when the ranks of the job are known: until then a gather or scatter counts a block."""
 
     file: Path
     rank: int  # of the job
-    size: Optional[int]  # of the job; None: the record does not say
-    content: Any
+    size: Optional[int] = None  # of the job; None: the record does not say
+    flight: Optional[Flight] = None
+    groups: Dict[TorchGroup, Members] = field(default_factory=dict)
+    calls: List[Tuple[TorchGroup, Call]] = field(default_factory=list)
     # When its calls began, in ns, by group and number: two records may share some.
     times: Dict[Tuple[str, int], int] = field(default_factory=dict)
     most_apart: int = 600 * SECOND  # by how much the times of ranks of one job may differ
 
     def ended(self) -> int:
+        """When its last call began, in ns."""
         return max(self.times.values(), default=0)
 
     def began(self) -> int:
+        """When its first call began, in ns."""
         return min(self.times.values(), default=0)
 
 
@@ -101,87 +119,6 @@ class Folder:
     flights: List[Flight]  # of one job, in the order of groups and ranks
     size: int  # of the job
     left_out: List[str]  # a sentence about each file that is none of its records
-
-
-# ---- Pickles
-
-DATA = (
-    pickle.PROTO
-    + pickle.FRAME
-    + pickle.MARK
-    + pickle.STOP
-    + pickle.NONE
-    + pickle.NEWTRUE
-    + pickle.NEWFALSE
-    + pickle.BININT
-    + pickle.BININT1
-    + pickle.BININT2
-    + pickle.LONG1
-    + pickle.BINFLOAT
-    + pickle.BINUNICODE
-    + pickle.SHORT_BINUNICODE
-    + pickle.EMPTY_DICT
-    + pickle.EMPTY_LIST
-    + pickle.EMPTY_TUPLE
-    + pickle.TUPLE
-    + pickle.TUPLE1
-    + pickle.TUPLE2
-    + pickle.TUPLE3
-    + pickle.APPEND
-    + pickle.APPENDS
-    + pickle.SETITEM
-    + pickle.SETITEMS
-    + pickle.BINPUT
-    + pickle.LONG_BINPUT
-    + pickle.MEMOIZE
-    + pickle.BINGET
-    + pickle.LONG_BINGET
-)
-
-
-class Opcodes(dict):
-    """The functions of the opcodes in DATA. Every other opcode is refused."""
-
-    def __missing__(self, opcode: int) -> NoReturn:
-        raise pickle.UnpicklingError(
-            f"it has the opcode {opcode:#04x}, and flight records have data alone"
-        )
-
-
-class DataUnpickler(pickle._Unpickler):  # type: ignore[name-defined]
-    """Makes dictionaries, lists, tuples, texts and numbers, and nothing else. A pickle may name
-    functions to call; one that does is refused, so reading a file runs nothing. It is the Unpickler
-    that is written in Python: the one in C reserves memory for any index that a file names."""
-
-    dispatch = Opcodes(
-        {
-            opcode: pickle._Unpickler.dispatch[opcode]  # type: ignore[attr-defined]
-            for opcode in DATA
-        }
-    )
-    dispatch[pickle.FRAME[0]] = lambda self: self.read(8)  # its length, which needs no attention
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-    def persistent_load(self, pid: Any) -> NoReturn:
-        raise pickle.UnpicklingError("it refers to an object outside of it")
-
-
-def read_pickle(data: bytes) -> Any:
-    file = io.BytesIO(data)
-    try:
-        return DataUnpickler(file).load()
-    except (EOFError, struct.error):
-        why = "it is cut off"
-    except pickle.UnpicklingError as error:
-        why = str(error)
-    except UnicodeDecodeError:
-        why = "a text is not UTF-8"
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
-        whole = file.tell() < len(data)
-        why = "its opcodes do not fit together" if whole else "it is cut off"
-    raise NotARecord(f"not a pickle of data, at byte {file.tell()}: {why}")
 
 
 # ---- Files
@@ -212,20 +149,23 @@ def read_data(file: Path) -> Any:
         if file.stat().st_size > MOST_BYTES:
             raise NotARecord(f"it has more than {MOST_BYTES >> 30} GiB")
         data = unpacked(file.read_bytes(), file.name)
+        if data.startswith(b"\x80"):
+            return read_pickle(data)
+        if not data.lstrip().startswith(b"{"):
+            raise NotARecord("neither a pickle nor JSON, at byte 0")
+        return json.loads(data)
     except OSError as error:
         raise NotARecord(f"cannot read it: {error.strerror}")
-    if data.startswith(b"\x80"):
-        return read_pickle(data)
-    if not data.lstrip().startswith(b"{"):
-        raise NotARecord("neither a pickle nor JSON, at byte 0")
-    try:
-        return json.loads(data)
+    except NotData as error:
+        raise NotARecord(str(error))
     except json.JSONDecodeError as error:
         raise NotARecord(f"not JSON, in line {error.lineno}: {error.msg}")
     except UnicodeDecodeError as error:
         raise NotARecord(f"not JSON, at byte {error.start}: it is not UTF-8")
     except RecursionError:
         raise NotARecord("not a record in JSON: its lists are too deep")
+    except ValueError as error:  # a number with thousands of digits
+        raise NotARecord(f"not a record in JSON: {error}")
 
 
 def may_be_one(file: Path) -> bool:
@@ -237,11 +177,13 @@ def may_be_one(file: Path) -> bool:
         return False
 
 
-# ---- Values of a record
+# ---- Values of a record. `place` is where they stand, and ends in a space: "entry 3, "
+
+LIST = (list, tuple)
 
 
-def get(values: Any, key: Any, kind: Any, place: str) -> Any:
-    """values[key], which must be of a type. `place` ends in a space: "entry 3, "."""
+def get(values: Any, key: Any, kind: Any, place: str = "") -> Any:
+    """values[key], which must be of a type."""
     try:
         value = values[key]
     except (LookupError, TypeError):
@@ -251,15 +193,22 @@ def get(values: Any, key: Any, kind: Any, place: str) -> Any:
     return value
 
 
-def integer(value: Any, place: str) -> int:
-    """Numbers are numbers in a pickle and in some versions texts in JSON."""
+def whole_number(value: Any, key: str, place: str) -> int:
+    """The value of a key. Numbers are numbers in a pickle and in some versions texts in JSON."""
+    if type(value) is int and abs(value) < 1 << 63:  # as nearly all are
+        return value
     try:
         number = 0 if value is None else int(value)
     except (TypeError, ValueError, OverflowError):
-        raise NotARecord(f"{place} is no whole number")
+        raise NotARecord(f"{place}{key} is no whole number")
     if not -1 << 63 <= number < 1 << 63:
-        raise NotARecord(f"{place} is no number of 64 bits")
+        raise NotARecord(f"{place}{key} is no number of 64 bits")
     return number
+
+
+def integer(entry: Dict[str, Any], key: str, place: str) -> int:
+    """0 where the entry has no such number."""
+    return whole_number(entry.get(key), key, place)
 
 
 def ranks_in(text: str) -> List[int]:
@@ -276,116 +225,96 @@ def by_text(values: Any) -> Dict[str, Any]:
 
 # ---- Calls of PyTorch
 
-COLLECTIVES = {  # by the beginning of a name without its backend: "all_gather_into_tensor_coalesced"
-    "all_reduce_barrier": "barrier",
-    "barrier": "barrier",
-    "all_reduce": "all_reduce",
-    "allreduce": "all_reduce",
-    "all_gather": "all_gather",
-    "allgather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "all_to_all": "all_to_all",
-    "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-}
-
-TYPES = {
-    "Float": "fp32",
-    "Double": "fp64",
-    "Int": "int32",
-    "Long": "int64",
-    "Half": "fp16",
-    "BFloat16": "bf16",
-    "Byte": "uint8",
-    "Char": "int8",
-    "Short": "int16",
-    "Bool": "bool",
-}
-
+COLLECTIVES = (  # in the order of Ringside's own records, where messages follow them
+    "all_reduce reduce_scatter all_gather broadcast reduce barrier gather scatter all_to_all"
+).split()
+TYPES = dict(  # by PyTorch's names, in the same order
+    zip(
+        "Float Double Int Long Half BFloat16 Byte Char Short Bool".split(),
+        "fp32 fp64 int32 int64 fp16 bf16 uint8 int8 int16 bool".split(),
+    )
+)
 MESSAGE = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")  # "send 0->1", "recv 1<-0"
 
 
-def collective_of(name: str) -> Optional[str]:
-    name = name.lstrip("_")
-    return next((COLLECTIVES[each] for each in COLLECTIVES if name.startswith(each)), None)
+class Operation(NamedTuple):
+    """What a profiling name says of a call, as in Call."""
+
+    collective: str
+    label: str = ""
+    root: int = 0
+    peer: int = 0
+    waiting_for: int = -1
+
+
+@lru_cache(maxsize=4096)
+def operation_named(profiling_name: str) -> Operation:
+    """ "nccl:_all_gather_base", "nccl:send 0->1". A name that is not known labels a barrier."""
+    name = profiling_name[profiling_name.find(":") + 1 :]
+    message = MESSAGE.search(name)
+    if message:
+        own, peer = int(message[2]), int(message[3])
+        ends = (own, peer) if message[1] == "send" else (peer, own)
+        return Operation("send", "", *ends, waiting_for=peer)
+    if name.startswith("all_reduce_barrier"):
+        return Operation("barrier")
+    plain = name.replace("_", "")  # "_allgather_base", "all_gather_into_tensor_coalesced"
+    known = [each for each in COLLECTIVES if plain.startswith(each.replace("_", ""))]
+    return Operation(known[0]) if known else Operation("barrier", name)
 
 
 def elements_of(entry: Any, key: str, place: str) -> int:
+    """The elements of all tensors whose shapes an entry has."""
     elements = 0
-    for shape in get(entry, key, (list, tuple), place):
+    for shape in get(entry, key, LIST, place):
         product = 1
-        for extent in shape if isinstance(shape, (list, tuple)) else [shape]:
-            product *= integer(extent, f"{place}{key}")
+        for extent in shape if isinstance(shape, LIST) else [shape]:
+            product *= whole_number(extent, key, place)
         elements += product
     if not 0 <= elements < 1 << 63:
         raise NotARecord(f"{place}{key} is no size of a tensor")
     return elements
 
 
-def count_of(collective: str, entry: Any, ranks: int, place: str) -> int:
-    """Of the whole buffer. Where only the root has it, from a block."""
+def count_of(collective: str, entry: Any, place: str) -> int:
+    """Of the whole buffer; where only the root has it, of a block."""
     into = elements_of(entry, "input_sizes", place)
     out = elements_of(entry, "output_sizes", place)
     if collective == "barrier":
         return 0
-    if collective in ("gather", "scatter"):
-        return (into if collective == "gather" else out) * ranks
-    return out if collective == "all_gather" else into
+    return out if collective in ("all_gather", "scatter") else into
 
 
-def call_of(entry: Any, ranks: int, completed: int, place: str) -> Call:
-    """`ranks`: of its group. `completed`: the number of the group's last call that had ended."""
-    full_name = get(entry, "profiling_name", str, place)
-    name = full_name[full_name.find(":") + 1 :]
-    types = get(entry, "input_dtypes", (list, tuple), place)
+def call_of(entry: Any, operation: Operation, completed: int, place: str) -> Call:
+    """`completed`: the number of the group's last collective call that had ended."""
+    types = get(entry, "input_dtypes", LIST, place)
     type_name = get(types, 0, str, f"{place}input_dtypes ") if types else "Byte"
-    label = "" if type_name in TYPES else f"elements of the type {type_name}"
-    number = integer(entry.get("collective_seq_id"), f"{place}collective_seq_id")
-    call = Call(
-        number,
-        collective_of(name) or "barrier",
-        type=TYPES.get(type_name, "uint8"),
-        began_ns=integer(entry.get("time_created_ns"), f"{place}time_created_ns"),
-        ended=entry.get("state") == "completed" or entry.get("retired") is True,
-    )
-    message = MESSAGE.search(name)
-    if message:
-        own, peer = int(message[2]), int(message[3])
-        call.collective, call.waiting_for = "send", peer
-        call.number = integer(entry.get("p2p_seq_id"), f"{place}p2p_seq_id")
-        call.root, call.peer = (own, peer) if message[1] == "send" else (peer, own)
-    else:
-        call.ended = call.ended or number <= completed
-        label = label if collective_of(name) else name
-    if call.number < 0:
+    message = operation.collective == "send"
+    key = "p2p_seq_id" if message else "collective_seq_id"
+    number = integer(entry, key, place)
+    if number < 0:
         raise NotARecord(f"{place}the number of its call is negative")
-    call.label = label
-    call.count = count_of(call.collective, entry, ranks, place)
-    return call
+    return Call(
+        number,
+        operation.collective,
+        count_of(operation.collective, entry, place),
+        TYPES.get(type_name, "uint8"),
+        operation.label or ("" if type_name in TYPES else f"elements of the type {type_name}"),
+        entry.get("state") == "completed"
+        or entry.get("retired") is True
+        or (not message and number <= completed),
+        integer(entry, "time_created_ns", place),
+        *operation[2:],
+    )
 
 
-def entries_of(content: Any) -> List[Any]:
-    entries = get(content, "entries", (list, tuple), "")
-    for i, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            raise NotARecord(f"entry {i} is of another type: {type(entry).__name__}")
-    return list(entries)
+# ---- Records of PyTorch
 
 
-def group_of(entry: Any, place: str) -> Tuple[str, str]:
-    """The name of an entry's group, a number or a hash, and what it is for: "default_pg"."""
-    group = get(entry, "process_group", (list, tuple), place)
-    place += "process_group "
-    return get(group, 0, str, place), get(group, 1, str, place)
-
-
-def configured_ranks(content: Any, name: str) -> Optional[List[int]]:
+def configured_ranks(content: Any, name: str) -> List[int]:
     """The ranks of a group as the record has them. One of gloo does not."""
     config = by_text(content.get("pg_config")).get(name) if name else None
-    return ranks_in(get(config, "ranks", str, f"pg_config {name}, ")) if config else None
+    return ranks_in(get(config, "ranks", str, f"pg_config {name}, ")) if config else []
 
 
 def size_of(content: Any) -> Optional[int]:
@@ -396,69 +325,84 @@ def size_of(content: Any) -> Optional[int]:
     return None
 
 
+def group_of(record: Record, content: Any, entry: Any, place: str) -> TorchGroup:
+    """The group of an entry, which the record has from now on."""
+    names = get(entry, "process_group", LIST, place)
+    name = get(names, 0, str, f"{place}process_group ")
+    about = get(names, 1, str, f"{place}process_group ")
+    if (name, about) not in record.groups:
+        ranks = configured_ranks(content, name) or [record.rank]
+        record.groups[name, about] = Members(ranks, place)
+    return name, about
+
+
 def torch_record(file: Path) -> Record:
+    """Reads a file of PyTorch. Raises NotARecord."""
     content = read_data(file)
-    rank = int(NAME.fullmatch(file.name)[1])  # type: ignore[index]
-    record = Record(file, rank, None, content)
     if not isinstance(content, dict):
         raise NotARecord(f"it is of another type: {type(content).__name__}")
-    waits = []
-    for i, entry in enumerate(entries_of(content)):
-        name = get(entry, "profiling_name", str, f"entry {i}, ")
-        if not MESSAGE.search(name) and not entry.get("is_p2p"):
-            number = integer(entry.get("collective_seq_id"), f"entry {i}, collective_seq_id")
-            record.times[group_of(entry, f"entry {i}, ")[0], number] = integer(
-                entry.get("time_created_ns"), f"entry {i}, time_created_ns"
-            )
-        waits.append(integer(entry.get("timeout_ms"), f"entry {i}, timeout_ms") * SECOND // 1000)
-    record.most_apart = min(max(waits, default=0), 3600 * SECOND) or record.most_apart
+    record = Record(file, int(NAME.fullmatch(file.name)[1]))  # type: ignore[index]
+    status_of = {
+        group: by_text(status) for group, status in by_text(content.get("pg_status")).items()
+    }
+    longest_wait = 0
+    for i, entry in enumerate(get(content, "entries", LIST)):
+        place = f"entry {i}, "
+        if not isinstance(entry, dict):
+            raise NotARecord(f"entry {i} is of another type: {type(entry).__name__}")
+        name = get(entry, "profiling_name", str, place)
+        operation, group = operation_named(name), group_of(record, content, entry, place)
+        if operation.collective != "send" and not entry.get("is_p2p"):
+            number = integer(entry, "collective_seq_id", place)
+            began = integer(entry, "time_created_ns", place)
+            record.times[group[0], number] = began
+        longest_wait = max(longest_wait, integer(entry, "timeout_ms", place))
+        if not name.endswith(":coalesced"):  # the bracket around messages with entries of their own
+            status = status_of.get(str(integer(entry, "pg_id", place)), {})
+            last = integer(status, "last_completed_collective", "pg_status, ")
+            record.calls.append((group, call_of(entry, operation, last, place)))
+    record.most_apart = min(longest_wait, 3_600_000) * SECOND // 1000 or record.most_apart
     record.size = size_of(content)
-    if rank >= min(record.size or MOST_RANKS, MOST_RANKS):
+    if record.rank >= min(record.size or MOST_RANKS, MOST_RANKS):
         raise NotARecord(
-            f"its name ends in {rank}, and its job has {record.size} ranks: end it in "
+            f"its name ends in {record.rank}, and its job has {record.size} ranks: end it in "
             "the number of its rank"
         )
     return record
 
 
-def groups_of(records: Iterable[Record]) -> Dict[str, List[int]]:
+def ranks_of_groups(records: Iterable[Record]) -> Dict[str, List[int]]:
     """The ranks of each group of PyTorch. Where no record has them: those that called in it."""
-    groups: Dict[str, set] = {}
+    ranks: Dict[str, set] = {}
     for record in records:
-        for i, entry in enumerate(record.content["entries"]):
-            name = group_of(entry, f"entry {i}, ")[0]
-            if name not in groups or record.rank not in groups[name]:
-                groups.setdefault(name, set()).update(
-                    configured_ranks(record.content, name) or [record.rank]
-                )
-    return {name: sorted(ranks) for name, ranks in groups.items()}
+        for (name, _), members in record.groups.items():
+            if record.rank not in ranks.setdefault(name, set()):
+                ranks[name].update(members.ranks)
+    return {name: sorted(each) for name, each in ranks.items()}
 
 
-def torch_flights(record: Record, groups: Dict[str, List[int]], size: int) -> List[Flight]:
+def torch_flights(record: Record, ranks_of: Dict[str, List[int]], size: int) -> List[Flight]:
     """One for each group of a record. A call's operation and algorithm are not in it."""
     flights: Dict[str, Flight] = {}
-    status = by_text(record.content.get("pg_status"))
-    for i, entry in enumerate(record.content["entries"]):
-        place = f"entry {i}, "
-        name, about = group_of(entry, place)
-        if entry["profiling_name"].endswith(":coalesced"):
-            continue  # the bracket around messages that have entries of their own
-        rank, ranks, group = record.rank, range(size), ""
+    flight_of: Dict[TorchGroup, Flight] = {}
+    for (name, about), members in record.groups.items():
+        rank, ranks, group = record.rank, list(range(size)), ""
         if about != "default_pg":
-            ranks = groups[name]
+            ranks = ranks_of[name]
             if record.rank not in ranks:
-                raise NotARecord(f"{place}rank {record.rank} does not belong to its group {name}")
+                raise NotARecord(
+                    f"{members.place}rank {record.rank} does not belong to its group {name}"
+                )
             rank = ranks.index(record.rank)
             named = about if about not in ("", "undefined") else f"group {name}"
             group = f"{named}@{','.join(map(str, ranks))}"
-        of_group = status.get(str(integer(entry.get("pg_id"), f"{place}pg_id")), {})
-        completed = integer(
-            by_text(of_group).get("last_completed_collective"),
-            "pg_status, last_completed_collective",
-        )
-        flight = flights.setdefault(group, Flight(rank, len(ranks), group))
-        flight.calls.append(call_of(entry, len(ranks), completed, place))
-    return list(flights.values())
+        flight_of[name, about] = flights.setdefault(group, Flight(rank, len(ranks), group))
+    for torch_group, call in record.calls:
+        flight = flight_of[torch_group]
+        if call.collective in ("gather", "scatter"):
+            call.count *= flight.size
+        flight.calls.append(call)
+    return [flight for flight in flights.values() if flight.calls]
 
 
 def equalise_all_to_all(flights: List[Flight]) -> None:
@@ -479,80 +423,59 @@ def equalise_all_to_all(flights: List[Flight]) -> None:
 # ---- Ringside's own records
 
 HEADER = struct.Struct("<8siiiIqi1024s1020s64s")
+Header = namedtuple("Header", "magic rank size pid entries written_ns blamed cause group mesh")
 ENTRY = struct.Struct("<QBBBBiQi43sB IIIiQqq")
-MAGIC, CALLS = b"RNGSFLT3", 256
-OWN_COLLECTIVES = (
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "broadcast",
-    "reduce",
-    "barrier",
-    "gather",
-    "scatter",
-    "all_to_all",
-    "send",
+Entry = namedtuple(
+    "Entry",
+    "number collective operation type algorithm root count peer label padding "
+    "state step steps waiting_for bytes_received began_ns failed_ns",
 )
-OWN_TYPES = ("fp32", "fp64", "int32", "int64", "fp16", "bf16", "uint8", "int8", "int16", "bool")
+MAGIC, CALLS = b"RNGSFLT3", 256
+OWN_COLLECTIVES, OWN_TYPES = [*COLLECTIVES, "send"], list(TYPES.values())
 DONE = 2
 
 
 def text_in(field_of_bytes: bytes) -> str:
+    """Up to the 0 that ends it."""
     return field_of_bytes.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def own_record(file: Path) -> Record:
-    data = file.read_bytes()
-    if len(data) != HEADER.size + CALLS * ENTRY.size or not data.startswith(MAGIC):
+    """Reads a file of Ringside's recorder."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise RingsideError(f"cannot read {file}: {error.strerror}")
+    whole = len(data) == HEADER.size + CALLS * ENTRY.size and data.startswith(MAGIC)
+    header = Header._make(HEADER.unpack_from(data)) if whole else None
+    if not header or not 0 <= header.rank < header.size <= MOST_RANKS:
         raise RingsideError(
             f"{file} is not a flight recorder's file, or is cut off, or is of another version"
         )
-    _, rank, size, _, _, written, _, _, group, _ = HEADER.unpack_from(data)
-    flight = Flight(rank, size, text_in(group))
-    for values in ENTRY.iter_unpack(data[HEADER.size :]):
-        (
-            number,
-            collective,
-            _,
-            kind,
-            _,
-            root,
-            count,
-            peer,
-            label,
-            _,
-            state,
-            _,
-            _,
-            waiting_for,
-            _,
-            began,
-            _,
-        ) = values
-        if number > 0 and collective < len(OWN_COLLECTIVES) and kind < len(OWN_TYPES):
+    flight = Flight(header.rank, header.size, text_in(header.group))
+    for call in map(Entry._make, ENTRY.iter_unpack(data[HEADER.size :])):
+        known = call.collective < len(OWN_COLLECTIVES) and call.type < len(OWN_TYPES)
+        if call.number > 0 and known:
             flight.calls.append(
                 Call(
-                    number,
-                    OWN_COLLECTIVES[collective],
-                    count,
-                    OWN_TYPES[kind],
-                    text_in(label),
-                    state == DONE,
-                    began,
-                    root,
-                    peer,
-                    waiting_for,
+                    call.number,
+                    OWN_COLLECTIVES[call.collective],
+                    call.count,
+                    OWN_TYPES[call.type],
+                    text_in(call.label),
+                    call.state == DONE,
+                    *(call.began_ns, call.root, call.peer, call.waiting_for),
                 )
             )
     flight.calls.sort(key=lambda call: (call.began_ns, call.number))
     # A rank is in its job at least from the first call in its record until it writes that.
-    began = flight.calls[0].began_ns if flight.calls else written - 60 * SECOND
+    began = flight.calls[0].began_ns if flight.calls else header.written_ns - 60 * SECOND
     return Record(
         file,
-        flight.in_job(rank),
-        None if flight.group else size,
+        flight.in_job(header.rank),
+        None if flight.group else header.size,
         flight,
-        {(file.name, 0): began, (file.name, 1): written},
+        times={(file.name, 0): began, (file.name, 1): header.written_ns},
         most_apart=10 * SECOND,
     )
 
@@ -566,13 +489,17 @@ def apart(one: Record, other: Record) -> bool:
     if not one.times or not other.times:
         return False
     most = max(one.most_apart, other.most_apart)
-    shared = one.times.keys() & other.times.keys()
-    if shared:
-        return min(abs(one.times[each] - other.times[each]) for each in shared) > most
-    return max(one.began(), other.began()) - min(one.ended(), other.ended()) > most
+    share_a_call = False
+    for call in reversed(one.times):  # ranks of one job share their last calls
+        if call in other.times:
+            share_a_call = True
+            if abs(one.times[call] - other.times[call]) <= most:
+                return False
+    return share_a_call or max(one.began(), other.began()) - min(one.ended(), other.ended()) > most
 
 
 def in_words(seconds: float) -> str:
+    """ "24.0 h", "1.5 min"."""
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
 
 
@@ -596,9 +523,10 @@ def last_job(records: List[Record]) -> Tuple[List[Record], int, List[str]]:
 
 
 def refuse_two_of_a_rank(folder: Path, records: List[Record]) -> None:
+    """Raises RingsideError if two files are of one rank and group."""
     seen: Dict[Tuple[int, str], Record] = {}
     for record in sorted(records, key=lambda each: (each.rank, each.file.name)):
-        group = record.content.group if isinstance(record.content, Flight) else ""
+        group = record.flight.group if record.flight else ""
         other = seen.setdefault((record.rank, group), record)
         if other is not record:
             raise RingsideError(
@@ -607,25 +535,40 @@ def refuse_two_of_a_rank(folder: Path, records: List[Record]) -> None:
             )
 
 
-def torch_records(files: List[Path], left_out: List[str]) -> List[Record]:
-    records = []
-    for file in files:
-        if not CLAIMS_TO_BE_ONE.search(file.name) and not may_be_one(file):
-            continue
-        try:
-            records.append(torch_record(file))
-        except NotARecord as error:
-            if CLAIMS_TO_BE_ONE.search(file.name):
-                refuse(file, error)
-            left_out.append(f"{file.name} is no flight record: {error}")
-    return records
-
-
 def refuse(file: Path, why: Exception) -> NoReturn:
+    """Raises RingsideError about a file that must be a record of PyTorch."""
     raise RingsideError(f"{file} is no flight record of PyTorch that can be read: {why}")
 
 
+def torch_records(files: List[Path], left_out: List[str]) -> List[Record]:
+    """Of the files whose names end in a rank. Adds to `left_out` those that are no record."""
+    records = []
+    for file in files:
+        claims = CLAIMS_TO_BE_ONE.search(file.name)
+        if claims or may_be_one(file):
+            try:
+                records.append(torch_record(file))
+            except NotARecord as error:
+                if claims:
+                    refuse(file, error)
+                left_out.append(f"{file.name} is no flight record: {error}")
+    return records
+
+
+def flights_of_torch(job: List[Record], size: int) -> List[Flight]:
+    """Those of all records of a job of PyTorch."""
+    ranks_of, flights = ranks_of_groups(job), []
+    for record in job:
+        try:
+            flights += torch_flights(record, ranks_of, size)
+        except NotARecord as error:
+            refuse(record.file, error)
+    equalise_all_to_all(flights)
+    return flights
+
+
 def files_in(folder: Path) -> List[Path]:
+    """The files of a folder, by their names."""
     try:
         return sorted(each for each in folder.iterdir() if each.is_file())
     except OSError as error:
@@ -633,10 +576,12 @@ def files_in(folder: Path) -> List[Path]:
 
 
 def is_own(file: Path) -> bool:
+    """Whether Ringside's recorder wrote a file."""
     return file.suffix == ".flight"
 
 
 def refuse_folder(folder: Path) -> NoReturn:
+    """Raises RingsideError about a folder without records, and names a folder in it that has some."""
     deeper = [
         each.name
         for each in sorted(folder.iterdir())
@@ -661,15 +606,7 @@ def read_folder(folder: Path) -> Folder:
         refuse_folder(folder)
     job, size, others = last_job(records)
     refuse_two_of_a_rank(folder, job)
-    flights = [record.content for record in own and job]
-    if not own:
-        groups = groups_of(job)
-        for record in job:
-            try:
-                flights += torch_flights(record, groups, size)
-            except NotARecord as error:
-                refuse(record.file, error)
-        equalise_all_to_all(flights)
+    flights = [each.flight for each in job if each.flight] or flights_of_torch(job, size)
     flights.sort(key=lambda flight: (flight.group, flight.rank))
     return Folder(flights, size, sorted(left_out + others))
 

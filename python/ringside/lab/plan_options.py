@@ -20,7 +20,6 @@ from ringside.planning.plan import (
 )
 
 POSITIVE = in_range(1, 1e9)
-NUMBER_TYPES = one_of(["bf16", "fp16", "fp32"])
 
 
 def parsed_by(parse: Callable[[str], Any]) -> Callable[[str], str]:
@@ -34,6 +33,11 @@ def parsed_by(parse: Callable[[str], Any]) -> Callable[[str], str]:
         return text
 
     return check
+
+
+def _type_option(what: str) -> Option:
+    text = f"Type of {what}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]"
+    return Option(f"--{what} TYPE", text, one_of(["bf16", "fp16", "fp32"]))
 
 
 PLAN_OPTIONS: List[Option] = [
@@ -105,14 +109,9 @@ PLAN_OPTIONS: List[Option] = [
         one_of(TOKEN_ORDERS),
         default="zigzag",
     ),
-    *(
-        Option(
-            f"--{what} TYPE",
-            f"Type of {what}: bf16 or fp32 [bf16; fp32 for Ringside's sizes]",
-            NUMBER_TYPES,
-        )
-        for what in ("parameters", "gradients", "activations")
-    ),
+    _type_option("parameters"),
+    _type_option("gradients"),
+    _type_option("activations"),
 ]
 
 
@@ -125,32 +124,31 @@ def types_from(args: argparse.Namespace) -> Types:
     return Types(bytes_of(args.parameters), bytes_of(args.gradients), bytes_of(args.activations))
 
 
+# Options that are fields of a Plan, with the same name.
+PLAIN_OPTIONS = (
+    *("schedule", "chunks", "micro_batch", "micro_batches", "token_order", "zero"),
+    *("sequence_parallel", "imbalance", "fused_gradients"),
+)
+
+
 def plan_from(args: argparse.Namespace, model: Model) -> Plan:
     """The plan of the options. Raises RingsideError for a wrong mesh or batch."""
     mesh = parse_mesh(args.mesh)
     plan = Plan(
         mesh,
-        args.schedule,
-        args.chunks,
-        args.micro_batch,
-        args.micro_batches,
-        args.sequence or max(model.sequence, 1),
-        args.context,
-        args.token_order,
-        args.zero,
-        recomputation_from(args.recompute),
-        args.sequence_parallel,
-        args.imbalance,
-        types_from(args),
-        args.fused_gradients,
+        sequence=args.sequence or max(model.sequence, 1),
+        exchange=args.context,
+        recompute=recomputation_from(args.recompute),
+        types=types_from(args),
+        **{name: getattr(args, name) for name in PLAIN_OPTIONS},
     )
     if not args.batch:
         return plan
     at_once = mesh.data_ranks() * plan.micro_batch
     require(
         args.batch % at_once == 0,
-        f"a batch of {args.batch} sequences does not divide into "
-        f"micro-batches of {plan.micro_batch} on {mesh.data_ranks()} data-parallel ranks",
+        f"a batch of {args.batch} sequences does not divide into micro-batches of "
+        f"{plan.micro_batch} on {mesh.data_ranks()} data-parallel ranks",
     )
     return replace(plan, micro_batches=args.batch // at_once)
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, Iterable, List, Set
 
 from ringside.command_line import Command, Exit, Option, counted
 from ringside.lab.flights import Flight, Folder, as_json, files_in, is_own, read_folder
@@ -14,7 +14,7 @@ from ringside.library import RingsideError
 from ringside.program import find_program
 
 
-def enumerate_ranks(ranks: List[int]) -> str:
+def enumerate_ranks(ranks: Iterable[int]) -> str:
     """ "rank 3", "ranks 0, 1 and 3"."""
     texts = [str(rank) for rank in sorted(ranks)]
     if len(texts) == 1:
@@ -28,41 +28,46 @@ def numbers_in_words(numbers: List[int]) -> str:
     return f"call #{first}" if first == last else f"calls #{first} to #{last}"
 
 
+def numbers_of(flight: Flight) -> List[int]:
+    """The numbers of its collective calls."""
+    return [call.number for call in flight.calls if call.collective != "send"]
+
+
+def line_of_rank(flight: Flight, made: Dict[int, Set[int]]) -> str:
+    """What a rank called, and which calls of the others it lacks. `made`: by the number of a
+    collective call, the ranks that made it."""
+    own, text = numbers_of(flight), f"rank {flight.in_job(flight.rank):<3} "
+    if flight.calls:
+        last = flight.calls[-1]
+        text += f"made {numbers_in_words(own)}; " if own else ""
+        text += f"{'ended' if last.ended else 'is in'} #{last.number}, {last}"
+        if last.collective == "send":
+            text += f" from rank {flight.in_job(last.root)} to rank {flight.in_job(last.peer)}"
+    else:
+        text += "made no call"
+    lacks = [number for number in made if number > max(own, default=0)]
+    if lacks:
+        others = set().union(*(made[number] for number in lacks))
+        text += f"; lacks {numbers_in_words(lacks)} of {enumerate_ranks(others)}"
+    return text
+
+
 def lines_of_group(flights: List[Flight]) -> List[str]:
-    """What each rank of a group called, and which calls of the others it lacks."""
-    made: Dict[int, List[int]] = {}  # [number] the ranks that made this collective call
+    """A line for each rank of a group, and one for those without a record."""
+    made: Dict[int, Set[int]] = {}
     for flight in flights:
-        for call in flight.calls:
-            if call.collective != "send":
-                made.setdefault(call.number, []).append(flight.in_job(flight.rank))
-    lines = []
-    for flight in flights:
-        text = f"rank {flight.in_job(flight.rank):<3} "
-        own = [call.number for call in flight.calls if call.collective != "send"]
-        if not flight.calls:
-            text += "made no call"
-        else:
-            last = flight.calls[-1]
-            text += (f"made {numbers_in_words(own)}; " if own else "") + (
-                f"{'ended' if last.ended else 'is in'} #{last.number}, {last}"
-            )
-            if last.collective == "send":
-                text += " from rank {} to rank {}".format(
-                    *map(flight.in_job, (last.root, last.peer))
-                )
-        lacks = [number for number in made if number > max(own, default=0)]
-        if lacks:
-            others = {rank for number in lacks for rank in made[number]}
-            text += f"; lacks {numbers_in_words(lacks)} of {enumerate_ranks(list(others))}"
-        lines.append(text)
+        rank = flight.in_job(flight.rank)
+        for number in numbers_of(flight):
+            made.setdefault(number, set()).add(rank)
+    lines = [line_of_rank(flight, made) for flight in flights]
     absent = set(range(flights[0].size)) - {flight.rank for flight in flights}
     if absent:
-        ranks = enumerate_ranks([flights[0].in_job(rank) for rank in absent])
-        lines.append(f"{ranks} left no record")
+        lines.append(f"{enumerate_ranks(map(flights[0].in_job, absent))} left no record")
     return lines
 
 
 def what_was_read(folder: Folder) -> str:
+    """The lines of all groups."""
     groups: Dict[str, List[Flight]] = {}
     for flight in folder.flights:
         groups.setdefault(flight.group, []).append(flight)
@@ -74,6 +79,7 @@ def what_was_read(folder: Folder) -> str:
 
 
 def left_out_in_words(sentences: List[str]) -> str:
+    """A paragraph about the files that are not of the job."""
     return "\nLeft out:\n" + "".join(f"  {each}\n" for each in sentences) if sentences else ""
 
 

@@ -29,7 +29,8 @@ from ringside.lab.simulation_report import (
     simulation_json,
     simulation_report,
 )
-from ringside.lab.step_pictures import lanes_figure, simulated_traces, svg_of_pipeline
+from ringside.lab.step_pictures import lanes_figure, picture_of_pipeline, simulated_traces
+from ringside.lab.svg import svg_of
 from ringside.planning.collective_time import (
     CLOSED_FORMS,
     MOST_RANKS_WALKED,
@@ -121,7 +122,7 @@ def simulate_plan(args: argparse.Namespace, out: TextIO) -> None:
     out.write(text)
     if args.svg:
         title = f"A step of {model.name} on {args.mesh}"
-        write_text_file(args.svg, svg_of_pipeline(simulation, title), "the drawing")
+        write_text_file(args.svg, svg_of(picture_of_pipeline(simulation, title)), "the drawing")
         print(f"drawing: {args.svg}", file=out)
     if args.trace:
         write_json_file(args.trace, chrome_trace(simulated_traces(simulation)))

@@ -13,7 +13,6 @@ from ringside.lab.numbers import (
     seconds_text,
     table_number,
 )
-from ringside.lab.pictures import draw_curves
 from ringside.lab.report import Figure, Report
 from ringside.lab.tables import Column, Table, only_in_json, words
 from ringside.planning.collective_time import CollectiveTime
@@ -128,20 +127,20 @@ def simulation_report(s: Simulation) -> Report:
     report.figures = [
         Figure(
             "Ranks of each pipeline stage",
-            "",
+            None,
             "Computing, with the communication in its midst; idle until the last computation "
             "anywhere; then reducing gradients.",
             ranks_table(s),
         ),
         Figure(
             "Exposed communication",
-            "",
+            None,
             "How much shorter a step would be if the communication along an axis took no time.",
             exposed_table(s),
         ),
         Figure(
             "Load of the links",
-            "",
+            None,
             "What the rank that sends most sends in a step, how long "
             "its link is busy with these bytes at its rate, and the share of the step.",
             loads_table(s),
@@ -248,13 +247,6 @@ def collective_json(
     ]
 
 
-def microseconds_text(us: float) -> str:
-    """In the unit that fits: "10 us", "1.5 ms", "2 s"."""
-    if us < 1e3:
-        return f"{us:g} us"
-    return f"{us / 1e3:g} ms" if us < 1e6 else f"{us / 1e6:g} s"
-
-
 def collective_figure(times: Sequence[Sequence[CollectiveTime]], machine: Machine) -> Figure:
     """The time over the size, a curve for each algorithm. Of many sizes about 24 have a row."""
     ranks = times[0][0].ranks
@@ -269,10 +261,12 @@ def collective_figure(times: Sequence[Sequence[CollectiveTime]], machine: Machin
     for i, size in enumerate(sorted(sizes), 1):
         if i % every == 1 or every == 1 or i == len(sizes):
             table.rows.append([bytes_to_text(size), *sizes[size]])
-    drawing = draw_curves(
-        title,
-        curves,
-        ("bytes", lambda size: bytes_to_text(round(size))),
-        ("time", microseconds_text),
-    )
+    drawing = {
+        "kind": "chart",
+        "x": {"label": "bytes", "log": True, "unit": "bytes"},
+        "y": {"label": "time", "log": True, "unit": "us"},
+        "series": [
+            {"name": name, "style": "line", "points": points} for name, points in curves.items()
+        ],
+    }
     return Figure(title, drawing, "", table)

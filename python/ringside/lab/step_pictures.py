@@ -1,9 +1,8 @@
 """A simulated step in the form of a recorded one: its trace, and its lanes in a page and a file."""
 
-from typing import List
+from typing import Any, Dict, List
 
-from ringside.lab.pictures import lanes_file
-from ringside.lab.report import Figure, Lane, Mark
+from ringside.lab.report import Figure
 from ringside.lab.tracks import tracks_figure
 from ringside.planning.pipeline import (
     COMPUTATIONS,
@@ -100,27 +99,25 @@ def lanes_figure(s: Simulation) -> Figure:
 # The pipeline of the same replica, in a file.
 
 
-def svg_of_pipeline(s: Simulation, title: str) -> str:
-    """The micro-batch of each computation is in its box. Forward is blue, backward or I orange, W
-    green; a rank's stages are in turn strong and pale."""
+def picture_of_pipeline(s: Simulation, title: str) -> Dict[str, Any]:
+    """As svg.py draws it. The micro-batch of each computation is in its box. Forward is blue,
+    backward or I orange, W green; a rank's stages are in turn strong and pale."""
     replica, timeline, lowered = slowest_replica(s), s.timeline, s.lowered
     lanes, shortest = [], timeline.computed
     for rank, actions in enumerate(lowered.actions):
-        stages = lowered.stages_of(rank)
-        lane = Lane(str(rank), f"rank {rank}", timeline.computed)
+        stages, marks = lowered.stages_of(rank), []
         for i, action in enumerate(actions):
             if action.kind not in COMPUTATIONS:
                 continue
             start, end = timeline.starts[rank][i][replica], timeline.ends[rank][i][replica]
             style = {"F": "forward", "W": "weight"}.get(action.kind, "backward")
             pale = " second" if stages.index(action.stage) % 2 else ""
-            lane.marks.append(
-                Mark(style + pale, action.text(), start, end, str(action.micro_batch))
-            )
+            marks.append([style + pale, action.text(), start, end, str(action.micro_batch)])
             if end > start:
                 shortest = min(shortest, end - start)
-        lanes.append(lane)
+        lanes.append({"name": str(rank), "says": f"rank {rank}", "end": timeline.computed})
+        lanes[-1]["marks"] = marks
     # A box has room for its number, up to a width that a page can show.
     length = 12 + 7.5 * len(str(lowered.micro_batches - 1))
     pixels = min(length / shortest * timeline.computed, 2000)
-    return lanes_file(title, lanes, timeline.computed, pixels)
+    return {"title": title, "lanes": lanes, "scale": timeline.computed, "pixels": pixels}

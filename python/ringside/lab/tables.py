@@ -10,7 +10,6 @@ page (report.py).
 """
 
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, Callable, Dict, List, Optional
 
 
@@ -80,21 +79,15 @@ class Table:
             for line in lines
         )
 
-    def html(self, caption: str) -> str:
-        """For a page."""
-        columns = self._columns()
-        sides = [' class="words"' if column.to_the_left else "" for column in columns]
-        titles = [escape((column.title or "").replace("\n", " ")) for column in columns]
-        head = "".join(f'<th scope="col"{side}>{title}</th>' for side, title in zip(sides, titles))
-        lines = [
-            [f"<td{side}>{escape(cell)}</td>" for side, cell in zip(sides, self._shown(row))]
-            for row in self.rows
-        ]
-        rows = "".join(f"<tr>{''.join(line)}</tr>\n" for line in lines)
-        return (
-            f'<div class="scroll"><table><caption>{escape(caption)}</caption>\n<thead><tr>'
-            f"{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
-        )
+    def shown(self) -> Dict[str, Any]:
+        """For a page: titles in one line, and cells as people read them."""
+        return {
+            "columns": [
+                {"title": (column.title or "").replace("\n", " "), "words": column.to_the_left}
+                for column in self._columns()
+            ],
+            "rows": [self._shown(row) for row in self.rows],
+        }
 
     def json(self) -> List[Dict[str, Any]]:
         """An object for each row: the cells of columns with a key."""

@@ -1,28 +1,16 @@
 """The tracks of every rank in a report: phases, waits and calls over time.
 
 Zoomed in, the page also shows the ops within phases, and the steps within calls with an arrow from
-the sender to the receiver of each. They are too short to be seen in a whole step, so they come as
-data, which the page's script draws (page/report.js). As cli/pictures/tracks_figure.hpp.
+the sender to the receiver of each. As cli/pictures/tracks_figure.hpp.
 """
 
-import json
 from bisect import bisect_right
 from typing import Any, Dict, List, Tuple
 
-from ringside.lab.report import Figure, Lane, Mark, draw_lanes
+from ringside.lab.report import Figure
 from ringside.lab.tables import Column, Table
 from ringside.library import RingsideError
 from ringside.planning.recorded_step import RankTrace, Span
-
-LEGEND = [
-    ("forward", "forward"),
-    ("backward", "backward"),
-    ("weight", "backward of weights alone (pipelines)"),
-    ("optimizer", "clip, optimizer"),
-    ("other", "other phases"),
-    ("wait", "exposed communication: the rank waits"),
-    ("call", "a call in progress"),
-]
 
 Window = Tuple[float, float]  # seconds: the spans that begin and end within it are shown
 
@@ -32,46 +20,9 @@ def in_ms(seconds: float) -> str:
     return f"{seconds * 1e3:.{2 if seconds < 0.1 else 1}f}"
 
 
-def describe(span: Span, rank: int, begin: float) -> str:
-    text = f"Rank {rank}: {span.name}" + (f" ({span.about})" if span.about else "")
-    text += (
-        f", {in_ms(span.seconds)} ms, from {in_ms(span.start - begin)} to "
-        f"{in_ms(span.end - begin)} ms"
-    )
-    if span.kind == "call":
-        text += f"; {span.size / 1e6:.3g} MB"
-    if span.queued is not None and span.start - span.queued > 1e-5:
-        text += f", queued for {in_ms(span.start - span.queued)} ms before"
-    return text
-
-
 def parts_within(trace: RankTrace, window: Window) -> List[Span]:
     """The spans of a window, without the step that they are parts of."""
     return [span for span in trace.within(*window) if not span.is_step]
-
-
-def lane_of(trace: RankTrace, track: str, window: Window) -> Lane:
-    """What is seen of a track in a whole step: phases and waits, or calls."""
-    begin, end = window
-    lane = Lane(
-        track,
-        f"rank {trace.rank}, {track}",
-        1e3 * (end - begin),
-        attributes=f' data-rank="{trace.rank}" data-track="{track}"',
-    )
-    for span in parts_within(trace, window):
-        if span.track == track and span.kind != "op":
-            named = span.name in ("forward", "backward", "optimizer")
-            lane.marks.append(
-                Mark(
-                    span.belongs_to,
-                    describe(span, trace.rank, begin),
-                    1e3 * (span.start - begin),
-                    1e3 * (span.end - begin),
-                    (span.about or span.name) if named else "",
-                )
-            )
-    return lane
 
 
 def ms_since(begin: float, time: float) -> float:
@@ -79,23 +30,17 @@ def ms_since(begin: float, time: float) -> float:
     return round((time - begin) * 1e7) / 1e4
 
 
-def ops_of(trace: RankTrace, window: Window) -> List[List[Any]]:
-    """[name, colour, begin, end (ms)] of each op, in the colour of its phase."""
-    ops: List[List[Any]] = []
-    colour, phase_ends = "other", 0.0
+def spans_of(trace: RankTrace, window: Window) -> List[List[Any]]:
+    """[kind, name, what about, begin, end (ms)] of each span, and of a call also [MB, ms in the
+    queue before]."""
+    rows: List[List[Any]] = []
     for span in parts_within(trace, window):
-        if span.kind == "phase":
-            colour, phase_ends = span.belongs_to, span.end
-        if span.kind == "op":
-            ops.append(
-                [
-                    span.name,
-                    colour if span.start < phase_ends else "other",
-                    ms_since(window[0], span.start),
-                    ms_since(window[0], span.end),
-                ]
-            )
-    return ops
+        times = (ms_since(window[0], time) for time in (span.start, span.end))
+        rows.append([span.kind, span.name, span.about, *times])
+        if span.kind == "call":
+            queued = span.start if span.queued is None else span.queued
+            rows[-1] += [span.size / 1e6, ms_since(queued, span.start)]
+    return rows
 
 
 def steps_of(trace: RankTrace, window: Window) -> List[List[Any]]:
@@ -125,16 +70,20 @@ def steps_of(trace: RankTrace, window: Window) -> List[List[Any]]:
     return steps
 
 
-def details_of(traces: List[RankTrace], window: Window) -> Dict[str, Any]:
-    """What the page shows when it is zoomed in. Of a mesh, whose calls belong to several groups, it
-    shows no steps."""
+def drawing_of(traces: List[RankTrace], window: Window) -> Dict[str, Any]:
+    """The tracks, as page/report.js draws them. Of a mesh, whose calls belong to several groups,
+    there are no steps."""
     is_mesh = any(trace.coordinates for trace in traces)
+    milliseconds = (window[1] - window[0]) * 1e3
     return {
-        "scale": (window[1] - window[0]) * 1e3,
+        "kind": "tracks",
+        "end": milliseconds,
+        "scale": milliseconds,
         "ranks": [
             {
                 "rank": trace.rank,
-                "ops": ops_of(trace, window),
+                "name": trace.name,
+                "spans": spans_of(trace, window),
                 "steps": [] if is_mesh else steps_of(trace, window),
             }
             for trace in traces
@@ -171,16 +120,10 @@ def tracks_figure(title: str, traces: List[RankTrace], window: Window, remark: s
             Column("in calls (ms)", "in_calls_seconds", in_ms),
         ]
     )
-    lanes: List[Lane] = []
     for trace in traces:
         spans = parts_within(trace, window)
         calls = [span.seconds for span in spans if span.kind == "call"]
         computing = sum(trace.busy_seconds(span for span in spans if span.kind == "phase"))
         waiting = sum(span.seconds for span in spans if span.kind == "wait")
         table.rows.append([trace.rank, computing, waiting, len(calls), sum(calls)])
-        lanes += [lane_of(trace, track, window) for track in ("compute", "communication")]
-        lanes[-2].heading = trace.name
-    data = json.dumps(details_of(traces, window), separators=(",", ":"), ensure_ascii=False)
-    drawing = draw_lanes(lanes, seconds * 1e3, "time since the step began (ms)", LEGEND)
-    drawing += f'<script type="application/json" class="tracks-data">{data}</script>\n'
-    return Figure(title, drawing, remark + conclusion_of(table, seconds), table)
+    return Figure(title, drawing_of(traces, window), remark + conclusion_of(table, seconds), table)

@@ -2,7 +2,7 @@
 there."""
 
 from dataclasses import dataclass, field, replace
-from typing import List, Tuple
+from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ringside.planning.formulas import bounds, communication, work
 from ringside.planning.formulas.activations import block_activations
@@ -13,7 +13,7 @@ from ringside.planning.formulas.parameters import (
 )
 from ringside.planning.formulas.pipeline import bubble_seconds, bubble_share
 from ringside.planning.formulas.state import shards_of, state_of_model
-from ringside.planning.formulas.symbols import tensor_ranks
+from ringside.planning.formulas.symbols import Symbols
 from ringside.planning.formulas.unit_gathers import unit_gathers
 from ringside.planning.json_fields import require
 from ringside.planning.machine import Level, Machine
@@ -41,8 +41,7 @@ class Section:
     terms: List[Term] = field(default_factory=list)
 
 
-@dataclass
-class AxisTraffic:
+class AxisTraffic(NamedTuple):
     """What one rank of the busiest stage sends along one axis in one step."""
 
     axis: str
@@ -94,15 +93,34 @@ class Account:
         return max(self.time, key=lambda row: row[1])
 
 
+# What computing a step takes, in the order in which one derives it.
+COMPUTING: Tuple[Callable[[Model, Plan], Term], ...] = (
+    work.block_forward_flops,
+    work.head_forward_flops,
+    work.block_recomputed_flops,
+    work.model_flops,
+    work.hardware_flops,
+    work.scores_traffic,
+    work.block_forward_traffic,
+    work.block_traffic,
+    work.block_kernels,
+)
+
+
+def _in_step(sent: float, source: Term) -> Term:
+    """Bytes of a step that are a multiple of those of `source`."""
+    return term("D_step", "", sent, Unit.BYTES, source_of(source))
+
+
 class _Accountant:
     """Fills an Account, section by section. Every number of it is the value of a term."""
 
     def __init__(self, account: Account):
         self.account, self.model, self.plan = account, account.model, account.plan
-        self.machine, self.t = account.machine, tensor_ranks(account.plan)
-        self.m = named("m", account.plan.micro_batches)
-        self.part = PipelinePart()  # of the busiest rank
-        # Of a micro-batch on the busiest stage, without communication; of it, to add up gradients.
+        self.machine, self.x = account.machine, Symbols(account.model, account.plan)
+        # What work() finds out of the busiest stage: its parameters on one rank, and the seconds of
+        # a micro-batch without communication; of these, to add up gradients.
+        self.part, self.held = PipelinePart(), 0.0
         self.stage_seconds = self.sum_seconds = 0.0
 
     def section(self, title: str) -> None:
@@ -120,83 +138,64 @@ class _Accountant:
             account.parameters = float(self.put(line))
         if self.model.experts:
             account.active_parameters = float(self.put(active_parameters(self.model)))
-        account.state_bytes = float(
-            self.put(state_of_model(named("P", account.parameters), self.plan.types))
-        )
+        state = state_of_model(named("P", account.parameters), self.plan.types)
+        account.state_bytes = float(self.put(state))
 
     def memory(self) -> None:
         for memory in memory_of_stages(self.model, self.plan):
-            self.account.derivation.append(
-                Section(f"Memory of a rank, {memory.name} stage", memory.terms)
-            )
+            section = Section(f"Memory of a rank, {memory.name} stage", memory.terms)
+            self.account.derivation.append(section)
             self.account.stages.append(memory)
 
     def devices(self) -> None:
         """How many devices would do under FSDP alone, each with one micro-batch's activations."""
         self.section("Devices")
-        state, memory = (
-            named("M_state", self.account.state_bytes),
-            named("M_device", self.machine.memory),
-        )
+        state = named("M_state", self.account.state_bytes)
+        memory = named("M_device", self.machine.memory)
         self.put(bounds.devices_for_state(state, memory))
         if not self.model.has_blocks:
             return
-        block = self.put(
-            block_activations(self.model, replace(self.plan, mesh=Mesh(), sequence_parallel=False))
-        )
-        kept = self.put(
-            term(
-                "A_alone",
-                "activations of a device's micro-batch, all blocks",
-                named("L", self.model.layers) * block,
-                Unit.BYTES,
-                source_of(block),
-            )
-        )
+        alone = replace(self.plan, mesh=Mesh(), sequence_parallel=False)
+        block = self.put(block_activations(self.model, alone))
+        what = "activations of a device's micro-batch, all blocks"
+        kept = term("A_alone", what, self.x.L * block, Unit.BYTES, source_of(block))
+        self.put(kept)
         if kept / 2 >= memory:
             return
         count = self.put(bounds.fsdp_devices(state, kept, memory))
         self.put(bounds.fsdp_bytes(state, kept, named("N", count)))
 
     def work(self) -> None:
-        model, plan, machine, put = self.model, self.plan, self.machine, self.put
+        model, plan, machine = self.model, self.plan, self.machine
         self.section("Computing")
-        put(work.block_forward_flops(model, plan))
-        put(work.head_forward_flops(model, plan))
-        put(work.block_recomputed_flops(model, plan))
-        self.account.model_flops = float(put(work.model_flops(model, plan)))
-        self.account.hardware_flops = float(put(work.hardware_flops(model, plan)))
-        put(work.scores_traffic(model, plan))
-        put(work.block_forward_traffic(model, plan))
-        put(work.block_traffic(model, plan))
-        put(work.block_kernels(model, plan))
-        block = put(work.block_seconds(model, plan, machine))
-        head = put(work.head_seconds(model, plan, machine))
+        lines = {each: self.put(each(model, plan)) for each in COMPUTING}
+        self.account.model_flops = float(lines[work.model_flops])
+        self.account.hardware_flops = float(lines[work.hardware_flops])
+        block = self.put(work.block_seconds(model, plan, machine))
+        head = self.put(work.head_seconds(model, plan, machine))
         self.part = part = self._busiest(block, head)
+        self.held = stage_parameters(model, self.x.t, part)
         stage = named("L_stage", part.blocks) * block
         if part.has_head and model.vocabulary > 0:
             stage = stage + head
         if plan.micro_batches > 1 and not plan.fused_gradients:
-            sums = work.memory_seconds(
-                put(work.accumulation_traffic(stage_parameters(model, self.t, part), plan)), machine
-            )
+            traffic = self.put(work.accumulation_traffic(self.held, plan))
+            sums = work.memory_seconds(traffic, machine)
             self.sum_seconds, stage = float(sums), stage + sums
-        self.stage_seconds = float(
-            put(term("t_stage", "one micro-batch on the busiest stage", stage, Unit.SECONDS))
-        )
+        what = "one micro-batch on the busiest stage"
+        self.stage_seconds = float(self.put(term("t_stage", what, stage, Unit.SECONDS)))
 
     def _busiest(self, block: float, head: float) -> PipelinePart:
         """The rank of the pipeline whose work takes longest: one has the head, others may have more
         blocks."""
         last = self.plan.mesh.size("pp") - 1
-        parts = {
-            rank: pipeline_part(self.model, self.plan, rank) for rank in (last, 0, min(1, last))
-        }
-        seconds = {
-            rank: part.blocks * float(block) + (float(head) if part.has_head else 0.0)
-            for rank, part in parts.items()
-        }
-        self.account.busiest = max(parts, key=seconds.__getitem__)
+        ranks = (last, 0, min(1, last))
+        parts = {rank: pipeline_part(self.model, self.plan, rank) for rank in ranks}
+
+        def seconds(rank: int) -> float:
+            return parts[rank].blocks * float(block) + float(head) * parts[rank].has_head
+
+        self.account.busiest = max(parts, key=seconds)
         return parts[self.account.busiest]
 
     # Communication.
@@ -205,41 +204,44 @@ class _Accountant:
         """The network that joins the ranks of an axis: of messages along pp, else of a ring."""
         stride, count = self.plan.mesh.stride(axis), self.plan.mesh.size(axis)
         index = self.machine.level_index_for(stride * count)
-        return (
-            self.machine.level_along(index, stride)
-            if axis == "pp"
-            else self.machine.level_of_ring(index, count, stride)
-        )
+        if axis == "pp":
+            return self.machine.level_along(index, stride)
+        return self.machine.level_of_ring(index, count, stride)
 
-    def add(
+    def send(
         self,
         axis: str,
         what: str,
         calls: float,
         messages: float,
         sent: Term,
-        hidden_behind: float,
+        behind: float = 0.0,
         share: float = 1.0,
     ) -> None:
-        """Bytes and calls along an axis, in one step; the time follows from its level."""
-        level = self._level_along(axis)
-        line = self.put(
-            term(
-                getattr(sent, "symbol", ""),
-                f"{axis}: {what}, in one step",
-                formula_of(sent),
-                Unit.BYTES,
-                source_of(sent),
-            )
-        )
-        seconds = self.put(communication.link_seconds(calls * messages, line, level))
-        hidden = min(share * self.machine.overlap * float(seconds), hidden_behind)
+        """Calls of so many messages, one after the other, and the bytes sent along an axis in one
+        step; the time follows from its level. A share of them may hide behind so many seconds of
+        computing."""
+        level, what_in_step = self._level_along(axis), f"{axis}: {what}, in one step"
+        symbol = getattr(sent, "symbol", "")
+        line = term(symbol, what_in_step, formula_of(sent), Unit.BYTES, source_of(sent))
+        seconds = self.put(communication.link_seconds(calls * messages, self.put(line), level))
+        hidden = min(share * self.machine.overlap * float(seconds), behind)
         self.account.traffic.append(
             AxisTraffic(axis, what, level.name, float(calls), float(sent), float(seconds), hidden)
         )
 
-    def _step(self, formula: float, source: Term) -> Term:
-        return term("D_step", "", formula, Unit.BYTES, source_of(source))
+    def all_reduce(self, axis: str, what: str, n: int, buffer: float) -> None:
+        """One ring all-reduce when backward has ended."""
+        sent = communication.ring_all_reduce_bytes(named("n", n), buffer)
+        self.send(axis, what, constant(1), 2 * (n - 1), sent)
+
+    def all_gather(
+        self, what: str, calls: float, buffer: float, behind: float = 0.0, share: float = 1.0
+    ) -> None:
+        """All-gathers or reduce-scatters along the axis that shards the state."""
+        n = self.plan.state_ranks
+        sent = communication.ring_all_gather_bytes(named("n", n), buffer)
+        self.send(self.plan.state_axis, what, calls, n - 1, sent, behind, share)
 
     def tensor_traffic(self) -> None:
         """Tensor-parallel calls are on the critical path: what follows needs their result."""
@@ -254,210 +256,116 @@ class _Accountant:
             sent, count = sent + edge, count + 1
         if part.has_head and model.vocabulary > 0:
             sent, count = sent + edge + loss, count + 4
-        steps = (1 if plan.sequence_parallel else 2) * (plan.mesh.size("tp") - 1)
-        total = self.m * sent
-        sums = communication.tensor_bytes_of_sums(model, plan, part)
+        total, sums = self.x.m * sent, communication.tensor_bytes_of_sums(model, plan, part)
         if sums > 0:
             total = total + put(sums)
-        self.add(
-            "tp",
-            "all-gathers, reduce-scatters" if plan.sequence_parallel else "all-reduces",
-            self.m * count,
-            steps,
-            self._step(total, block),
-            0.0,
-        )
+        what, steps = "all-reduces", 2 * (plan.mesh.size("tp") - 1)
+        if plan.sequence_parallel:
+            what, steps = "all-gathers, reduce-scatters", steps // 2
+        self.send("tp", what, self.x.m * count, steps, _in_step(total, block))
 
     def context_traffic(self) -> None:
         """A ring passes keys on while attention runs; the other exchanges are waited for."""
         model, plan, blocks = self.model, self.plan, named("L_stage", self.part.blocks)
-        calls = self.put(communication.context_calls_of_block(plan))
-        sent = self.put(communication.context_bytes_of_block(model, plan))
-        is_ring = plan.exchange == "ring"
-        share = float(work.attention_flops(model, plan)) / float(
-            work.block_forward_flops(model, plan)
-        )
-        self.add(
-            "cp",
-            plan.exchange,
-            self.m * blocks * calls,
-            1 if is_ring else plan.mesh.size("cp") - 1,
-            self._step(self.m * blocks * sent, sent),
-            plan.micro_batches * self.stage_seconds * share if is_ring else 0.0,
-        )
+        calls = self.x.m * blocks * self.put(communication.context_calls_of_block(plan))
+        block = self.put(communication.context_bytes_of_block(model, plan))
+        sent = _in_step(self.x.m * blocks * block, block)
+        steps, behind = plan.mesh.size("cp") - 1, 0.0
+        if plan.exchange == "ring":
+            forward = float(work.block_forward_flops(model, plan))
+            share = float(work.attention_flops(model, plan)) / forward
+            steps, behind = 1, plan.micro_batches * self.stage_seconds * share
+        self.send("cp", plan.exchange, calls, steps, sent, behind)
 
     def expert_traffic(self) -> None:
         """The experts wait for their tokens, and what follows for their outputs. When backward has
         ended, the gradients of all but the experts are averaged."""
         plan, blocks, n = self.plan, named("L_stage", self.part.blocks), self.plan.mesh.size("ep")
-        calls = self.put(communication.expert_calls_of_block(self.model, plan))
-        sent = self.put(communication.expert_bytes_of_block(self.model, plan))
-        self.add(
-            "ep",
-            "all-to-alls of tokens",
-            self.m * blocks * calls,
-            n - 1,
-            self._step(self.m * blocks * sent, sent),
-            0.0,
-        )
-        beside = communication.parameters_beside_experts(self.model, self.t, self.part)
-        held = self.put(
-            term(
-                "P_shared",
-                "parameters of the busiest stage but the experts, a shard",
-                beside / named("N", plan.state_ranks if plan.stage > 0 else 1),
-            )
-        )
-        self.add(
-            "ep",
-            "all-reduce of gradients",
-            constant(1),
-            2 * (n - 1),
-            communication.ring_all_reduce_bytes(
-                named("n", n), named("e_g", plan.types.gradients) * held
-            ),
-            0.0,
-        )
+        calls = self.x.m * blocks * self.put(communication.expert_calls_of_block(self.model, plan))
+        block = self.put(communication.expert_bytes_of_block(self.model, plan))
+        sent = _in_step(self.x.m * blocks * block, block)
+        self.send("ep", "all-to-alls of tokens", calls, n - 1, sent)
+        beside = communication.parameters_beside_experts(self.model, self.x.t, self.part)
+        shard = beside / named("N", plan.state_ranks if plan.stage > 0 else 1)
+        what = "parameters of the busiest stage but the experts, a shard"
+        held = self.put(term("P_shared", what, shard))
+        self.all_reduce("ep", "all-reduce of gradients", n, self.x.e_g * held)
 
     def data_traffic(self) -> None:
         """Gradients in buckets of 25 MB, where parameters are whole. They are reduced during the
         last micro-batch's backward, two thirds of its time; what ZeRO then gathers again is not
         hidden."""
-        plan, axis, ranks = self.plan, self.plan.state_axis, self.plan.state_ranks
-        n, gradient = named("n", ranks), named("e_g", plan.types.gradients)
-        held = self.put(
-            term(
-                "P_stage",
-                "parameters of the busiest stage, on one rank",
-                stage_parameters(self.model, self.t, self.part),
-            )
-        )
-        buckets = ceil(gradient * held / constant(plan.bucket_bytes))
-        ring, backward = ranks - 1, self.stage_seconds * 2 / 3
+        plan, axis, ring = self.plan, self.plan.state_axis, self.plan.state_ranks - 1
+        what = "parameters of the busiest stage, on one rank"
+        held = self.put(term("P_stage", what, self.held))
+        buckets = ceil(self.x.e_g * held / constant(plan.bucket_bytes))
+        backward = self.stage_seconds * 2 / 3
         if plan.stage == 0:
             stride, count = plan.mesh.stride(axis), plan.mesh.size(axis)
-            tree = self.machine.tree_latency(
-                self.machine.level_index_for(stride * count), count, stride
-            )
+            index = self.machine.level_index_for(stride * count)
+            tree = self.machine.tree_latency(index, count, stride)
             # The hops of a ring, or of a tree between servers.
             hops = min(2.0 * ring, tree / self._level_along(axis).latency) if tree > 0 else 2 * ring
-            self.add(
-                axis,
-                "all-reduce of gradients",
-                buckets,
-                hops,
-                communication.ring_all_reduce_bytes(n, gradient * held),
-                backward,
-            )
+            n = named("n", plan.state_ranks)
+            sent = communication.ring_all_reduce_bytes(n, self.x.e_g * held)
+            self.send(axis, "all-reduce of gradients", buckets, hops, sent, backward)
             return
         # Stage 2 keeps no whole gradients, so it reduces those of every micro-batch.
-        times = constant(1) if plan.stage == 1 else self.m
-        self.add(
-            axis,
-            "reduce-scatter of gradients",
-            times * buckets,
-            ring,
-            communication.ring_all_gather_bytes(n, times * gradient * held),
-            backward * float(times),
-        )
-        self.add(
-            axis,
-            "all-gather of parameters",
-            buckets,
-            ring,
-            communication.ring_all_gather_bytes(n, named("e", plan.types.parameters) * held),
-            0.0,
-        )
+        times = constant(1) if plan.stage == 1 else self.x.m
+        gradients, behind = times * self.x.e_g * held, backward * float(times)
+        self.all_gather("reduce-scatter of gradients", times * buckets, gradients, behind)
+        parameters = named("e", plan.types.parameters) * held
+        self.all_gather("all-gather of parameters", buckets, parameters)
 
     def copies_traffic(self) -> None:
         """Copies of a shard of the gradients, along dp in a mesh with fsdp, averaged when backward
         has ended."""
-        plan, n = self.plan, self.plan.copies
-        held = self.put(
-            term(
-                "P_shard",
-                "parameters of the busiest stage, a rank's shard",
-                stage_parameters(self.model, self.t, self.part) / named("N", plan.state_ranks),
-            )
-        )
-        self.add(
-            "dp",
-            "all-reduce of the shard's gradients",
-            constant(1),
-            2 * (n - 1),
-            communication.ring_all_reduce_bytes(
-                named("n", n), named("e_g", plan.types.gradients) * held
-            ),
-            0.0,
-        )
+        shard = self.held / named("N", self.plan.state_ranks)
+        what = "parameters of the busiest stage, a rank's shard"
+        gradients = self.x.e_g * self.put(term("P_shard", what, shard))
+        self.all_reduce("dp", "all-reduce of the shard's gradients", self.plan.copies, gradients)
 
     def sharded_traffic(self) -> None:
         """Parameters are gathered for forward, and those of the blocks again for backward, one unit
         ahead of the computation. Meanwhile, gradients are reduced while the next unit's backward
         runs. Each block hides one call: the gathers for forward have the time of forward, and the
         other two share that of backward, twice as long."""
-        plan, axis, n = self.plan, self.plan.state_axis, named("n", self.plan.state_ranks)
-        gradient, parameter = named("e_g", plan.types.gradients), named("e", plan.types.parameters)
-        units = communication.sharded_units(self.model, self.t, self.part)
+        plan, parameter, counted = self.plan, self.plan.types.parameters, "counted unit by unit"
+        units = communication.sharded_units(self.model, self.x.t, self.part)
         gathers = unit_gathers(self.model, plan, self.account.busiest)
-        held = self.put(
-            term(
-                "P_stage",
-                "parameters of the busiest stage, whole",
-                stage_parameters(self.model, self.t, self.part),
-            )
-        )
+        held = self.put(term("P_stage", "parameters of the busiest stage, whole", self.held))
         once, again = (
-            self.put(term(symbol, what, named(symbol, numbers), source="counted unit by unit"))
+            self.put(term(symbol, what, named(symbol, numbers), source=counted))
             for symbol, what, numbers in (
                 ("P_forward", "gathered for forward, in a step", gathers.forward),
                 ("P_backward", "gathered for backward", gathers.backward),
             )
         )
+        e, gradients = named("e", parameter), self.x.m * self.x.e_g * held
         forward = plan.micro_batches * self.stage_seconds / 3
         for what, count, hidden, buffer in (
-            ("all-gather for forward", units.count, units.hidden, parameter * once),
-            ("all-gather for backward", units.again, units.hidden_again, parameter * again),
-            ("reduce-scatter of gradients", units.count, units.hidden, self.m * gradient * held),
+            ("all-gather for forward", units.count, units.hidden, e * once),
+            ("all-gather for backward", units.again, units.hidden_again, e * again),
+            ("reduce-scatter of gradients", units.count, units.hidden, gradients),
         ):
-            self.add(
-                axis,
-                what,
-                self.m * count,
-                plan.state_ranks - 1,
-                communication.ring_all_gather_bytes(n, buffer),
-                forward * hidden / self.part.blocks,
-                hidden / count,
-            )
+            behind = forward * hidden / self.part.blocks
+            self.all_gather(what, self.x.m * count, buffer, behind, hidden / count)
 
     def pipeline_traffic(self) -> None:
         """A stage sends an activation on and a gradient back for each micro-batch, if there is a
         stage on another rank. Stages run ahead of each other, so only filling and draining the
         pipeline waits."""
-        plan, k = self.plan, named("k", self.part.messages)
-        message, level = (
-            self.put(communication.boundary_bytes(self.model, plan)),
-            self._level_along("pp"),
-        )
-        ramp = (
-            2
-            * (plan.mesh.size("pp") - 1)
-            * float(communication.link_seconds(constant(1), message, level))
-        )
-        sent = k * self.m * message
+        plan, k, level = self.plan, named("k", self.part.messages), self._level_along("pp")
+        message = self.put(communication.boundary_bytes(self.model, plan))
+        one = float(communication.link_seconds(constant(1), message, level))
+        ramp = 2 * (plan.mesh.size("pp") - 1) * one
+        sent = k * self.x.m * message
         sums = communication.pipeline_bytes_of_sums(self.model, plan, self.part)
         if sums > 0:
             sent = sent + self.put(sums)
-        line = self._step(sent, message)
-        all_seconds = float(communication.link_seconds(k * self.m, line, level))
-        self.add(
-            "pp",
-            "activations on, gradients back",
-            k * self.m,
-            1,
-            line,
-            max(0.0, all_seconds - ramp),
-        )
+        calls, what = k * self.x.m, "activations on, gradients back"
+        behind = max(0.0, float(communication.link_seconds(calls, sent, level)) - ramp)
+        self.send("pp", what, calls, 1, _in_step(sent, message), behind)
 
     def traffic(self) -> None:
         plan, mesh = self.plan, self.plan.mesh
@@ -479,55 +387,30 @@ class _Accountant:
     # The step.
 
     def time(self) -> None:
-        account, model, plan, machine, put = (
-            self.account,
-            self.model,
-            self.plan,
-            self.machine,
-            self.put,
-        )
+        account, model, plan, machine = self.account, self.model, self.plan, self.machine
         self.section("Time of a step")
-        exposed = {
-            axis: sum(each.exposed for each in account.traffic if each.axis == axis)
-            for axis in AXES
-        }
+        exposed: Dict[str, float] = dict.fromkeys(AXES, 0.0)
+        for each in account.traffic:
+            exposed[each.axis] += each.exposed
+        rest = sum(each.exposed for each in account.traffic if each.axis != "tp")
         computing, tensor = named("t_stage", self.stage_seconds), named("t_tp", exposed["tp"])
-        others = named(
-            "t_exposed", sum(each.exposed for each in account.traffic if each.axis != "tp")
-        )
-        bubble = constant(0)
+        others, bubble = named("t_exposed", rest), constant(0)
         if plan.mesh.size("pp") > 1:
-            bubble = put(bubble_seconds(plan, computing + tensor / self.m))
-            account.bubble_share = float(put(bubble_share(plan)))
-        step_traffic = put(
-            work.optimizer_traffic(
-                stage_parameters(model, self.t, self.part), plan.types, shards_of(plan).optimizer
-            )
-        )
-        update = put(work.optimizer_seconds(step_traffic, machine))
-        step = put(
-            term(
-                "t",
-                "one step",
-                self.m * computing + tensor + bubble + others + update,
-                Unit.SECONDS,
-                "micro-batches, tensor parallel, bubble, exposed communication, optimizer",
-            )
-        )
-        account.step_seconds = float(step)
-        account.utilization = float(
-            put(
-                work.model_flops_utilization(
-                    named("F_model", account.model_flops), step, plan.mesh.ranks(), machine
-                )
-            )
-        )
+            bubble = self.put(bubble_seconds(plan, computing + tensor / self.x.m))
+            account.bubble_share = float(self.put(bubble_share(plan)))
+        shards = shards_of(plan).optimizer
+        traffic = self.put(work.optimizer_traffic(self.held, plan.types, shards))
+        update = self.put(work.optimizer_seconds(traffic, machine))
+        step = self.x.m * computing + tensor + bubble + others + update
+        parts = "micro-batches, tensor parallel, bubble, exposed communication, optimizer"
+        step = self.put(term("t", "one step", step, Unit.SECONDS, parts))
+        account.step_seconds, flops = float(step), named("F_model", account.model_flops)
+        share = work.model_flops_utilization(flops, step, plan.mesh.ranks(), machine)
+        account.utilization = float(self.put(share))
 
         m, blocks = float(plan.micro_batches), self.part.blocks
-        other_ops = m * (
-            blocks * float(work.memory_seconds(work.block_traffic(model, plan), machine))
-            + self.sum_seconds
-        )
+        memory = float(work.memory_seconds(work.block_traffic(model, plan), machine))
+        other_ops = m * (blocks * memory + self.sum_seconds)
         kernels = m * blocks * float(work.kernel_seconds(work.block_kernels(model, plan), machine))
         rows = [
             ("matrix products", m * self.stage_seconds - other_ops - kernels),
@@ -545,16 +428,9 @@ class _Accountant:
         fsdp, tensor = plan.mesh.size("fsdp"), plan.mesh.size("tp")
         if fsdp == 1 or tensor == 1 or self.model.d_ff == 0:
             return
-        split = bounds.Split(
-            self.model.d_model,
-            self.model.d_ff,
-            fsdp,
-            tensor,
-            self.machine.peak,
-            level.bytes_per_second * level.efficiency,
-            plan.torus_fsdp,
-            plan.torus_tp,
-        )
+        rate = level.bytes_per_second * level.efficiency
+        sizes = (self.model.d_model, self.model.d_ff, fsdp, tensor, self.machine.peak, rate)
+        split = bounds.Split(*sizes, plan.torus_fsdp, plan.torus_tp)
         self.section("Least batch, for two matrices of a block, forward")
         for line in bounds.least_batch(split, self.account.tokens):
             self.put(line)
@@ -564,12 +440,8 @@ def account(model: Model, plan: Plan, machine: Machine) -> Account:
     """Raises RingsideError if the plan is invalid, or needs more devices than the machine has."""
     validate(plan, model)
     machine.level_for(plan.mesh.ranks())
-    result = Account(
-        on_mesh(model, plan.mesh.size("ep")),
-        plan,
-        machine,
-        tokens=float(plan.batch * plan.sequence),
-    )
+    placed, tokens = on_mesh(model, plan.mesh.size("ep")), float(plan.batch * plan.sequence)
+    result = Account(placed, plan, machine, tokens=tokens)
     accountant = _Accountant(result)
     accountant.parameters()
     accountant.memory()

@@ -10,16 +10,16 @@ of rings and of pairwise exchanges here, others by the program `ringside`. Both 
 closed forms where the chunks are equal. Without the program the closed forms answer.
 """
 
-import json
 import math
-import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ringside.library import RingsideError
+from ringside.planning.from_program import figures_of
+from ringside.planning.json_fields import require
 from ringside.planning.machine import Level, Machine
-from ringside.program import find_program, run
+from ringside.program import find_program
 
 MOST_RANKS_WALKED = 64
 
@@ -44,12 +44,13 @@ class Costs:
         return seconds + (2 * self.whole if self.folded else 0)
 
 
-def _ring(c: Costs) -> float:  # Patarasuk and Yuan 2009, section 3: sums on, and the sums around
-    return 2 * _half_ring(c)
-
-
-def _half_ring(c: Costs) -> float:  # sums on, or blocks on
+def _blocks(c: Costs) -> float:
+    """One after the other: around half a ring, or through one port (Hockney 1994)."""
     return (c.n - 1) * c.block
+
+
+def _ring(c: Costs) -> float:  # Patarasuk and Yuan 2009, section 3: sums on, and the sums around
+    return 2 * _blocks(c)
 
 
 def _halving_doubling(c: Costs) -> float:
@@ -81,23 +82,19 @@ def _binomial(c: Costs) -> float:  # Thakur et al. 2005, sections 4.2 and 4.6
     return c.rounds * c.whole
 
 
-def _linear_blocks(c: Costs) -> float:  # one port: Hockney 1994
-    return (c.n - 1) * c.block
-
-
 CLOSED_FORMS: Dict[str, Dict[str, Callable[[Costs], float]]] = {
     "all_reduce": {
         "ring": _ring,
         "halving_doubling": _halving_doubling,
         "recursive_doubling": _recursive_doubling,
     },
-    "all_gather": {"ring": _half_ring, "pat": _pat},
-    "reduce_scatter": {"ring": _half_ring, "pat": _pat},
+    "all_gather": {"ring": _blocks, "pat": _pat},
+    "reduce_scatter": {"ring": _blocks, "pat": _pat},
     "all_to_all": {"pairwise": _pairwise},
     "broadcast": {"chain": _chain, "binomial": _binomial},
     "reduce": {"chain": _chain, "binomial": _binomial},
-    "gather": {"linear": _linear_blocks, "binomial": _pat},  # Chan et al. 2007, section 3
-    "scatter": {"linear": _linear_blocks, "binomial": _pat},
+    "gather": {"linear": _blocks, "binomial": _pat},  # Chan et al. 2007, section 3
+    "scatter": {"linear": _blocks, "binomial": _pat},
 }
 
 
@@ -144,7 +141,23 @@ def hierarchical(collective: str, index: int, ranks: int, size: float, machine: 
     return _ring(inside) + _ring(across)
 
 
-# Of the ring and of pairwise exchanges, what a walk of the schedules gives: chunks are whole bytes.
+def of_machine(
+    collective: str, index: int, ranks: int, stride: int, machine: Machine
+) -> Dict[str, Callable[[float], float]]:
+    """The algorithms that a machine adds to the catalogue for ranks of level `index`, `stride`
+    apart: the seconds of each for a buffer of so many bytes."""
+    level = machine.level_along(index, stride)
+    added: Dict[str, Callable[[float], float]] = {}
+    if collective == "all_reduce" and index > 0:
+        added["double_tree"] = lambda size: double_tree(index, ranks, stride, size, machine)
+    if collective in ("all_reduce", "all_to_all") and index > 0:
+        added["hierarchical"] = lambda size: hierarchical(collective, index, ranks, size, machine)
+    if collective == "all_reduce" and level.in_network_efficiency > 0:
+        added["in_network"] = lambda size: in_network(size, level)
+    return added
+
+
+# What a walk of the schedules gives: chunks are whole bytes.
 
 
 def walked_ring(collective: str, ranks: int, size: int, level: Level) -> float:
@@ -153,27 +166,27 @@ def walked_ring(collective: str, ranks: int, size: int, level: Level) -> float:
     return hops * (level.latency + -(-size // ranks) / level.rate())
 
 
-@lru_cache(maxsize=4096)
-def walked_pairwise(ranks: int, size: int, alpha: float, beta: float) -> float:
+def walked_pairwise(_: str, ranks: int, size: int, level: Level) -> float:
     """In step s the ranks a and b with a + b = s (modulo n) exchange; each sends its own chunk's
     length. A port carries one message at a time."""
     if ranks == 1:
         return 0.0
+    alpha, beta = level.latency, 1 / level.rate()
     busy = [alpha + beta * (size // ranks + (rank < size % ranks)) for rank in range(ranks)]
     sent, received = [0.0] * ranks, [0.0] * ranks
-    arrives = [0.0] * ranks
     for step in range(ranks):
-        pairs = [(rank, (step - rank) % ranks) for rank in range(ranks)]
+        pairs = [(rank, peer) for rank in range(ranks) if (peer := (step - rank) % ranks) != rank]
+        for rank, _ in pairs:
+            sent[rank] += busy[rank]
         for rank, peer in pairs:
-            if rank != peer:
-                sent[rank] += busy[rank]
-                arrives[peer] = sent[rank]
-        for rank, peer in pairs:
-            if rank != peer:
-                received[rank] = max(arrives[rank], received[rank] + busy[peer], sent[rank])
+            received[rank] = max(sent[peer], received[rank] + busy[peer], sent[rank])
     return max(*sent, *received)
 
 
+WALKS = {"ring": walked_ring, "pairwise": walked_pairwise}
+
+
+@lru_cache(maxsize=4096)
 def collective_seconds(
     collective: str, index: int, ranks: int, stride: int, size: float, machine: Machine
 ) -> float:
@@ -182,22 +195,17 @@ def collective_seconds(
     ring, or of an all-reduce double_tree or in_network where that is faster; pairwise for an
     all_to_all."""
     if collective == "all_to_all":
-        level = machine.level_along(index, stride)
-        if ranks > MOST_RANKS_WALKED:
-            return closed_form(collective, "pairwise", ranks, size, level)
-        return walked_pairwise(ranks, round_half_up(size), level.latency, 1 / level.rate())
-    level = machine.level_of_ring(index, ranks, stride)
-    if ranks > MOST_RANKS_WALKED:
-        best = closed_form(collective, "ring", ranks, size, level)
+        algorithm, level = "pairwise", machine.level_along(index, stride)
     else:
-        best = walked_ring(collective, ranks, round_half_up(size), level)
-    if collective != "all_reduce":
-        return best
-    if index > 0:
-        best = min(best, double_tree(index, ranks, stride, size, machine))
-    if level.in_network_efficiency > 0:
-        best = min(best, in_network(size, machine.level_along(index, stride)))
-    return best
+        algorithm, level = "ring", machine.level_of_ring(index, ranks, stride)
+    if ranks > MOST_RANKS_WALKED:
+        seconds = [closed_form(collective, algorithm, ranks, size, level)]
+    else:
+        seconds = [WALKS[algorithm](collective, ranks, round_half_up(size), level)]
+    for name, form in of_machine(collective, index, ranks, stride, machine).items():
+        if name != "hierarchical":
+            seconds.append(form(size))
+    return min(seconds)
 
 
 def round_half_up(value: float) -> int:
@@ -210,48 +218,26 @@ def walk(
     """The algorithm's name and the seconds of buffers of these bytes; None where the closed form
     answers: for more ranks than are walked, for a chain, which passes on slices, and without the
     program. It knows all algorithms, and reads those of files."""
-    has_form = algorithm in CLOSED_FORMS[collective]
-    if has_form and (ranks > MOST_RANKS_WALKED or algorithm == "chain"):
+    has_form, too_many = algorithm in CLOSED_FORMS[collective], ranks > MOST_RANKS_WALKED
+    if has_form and (too_many or algorithm == "chain"):
         return None
-    if algorithm == "ring" and has_form:
-        return algorithm, [walked_ring(collective, ranks, size, level) for size in sizes]
-    if algorithm == "pairwise" and has_form:
-        return algorithm, [
-            walked_pairwise(ranks, size, level.latency, 1 / level.rate()) for size in sizes
-        ]
+    if has_form and algorithm in WALKS:
+        return algorithm, [WALKS[algorithm](collective, ranks, size, level) for size in sizes]
     try:
         find_program()
     except RingsideError as error:
-        if has_form or ranks > MOST_RANKS_WALKED:
-            return None
-        raise RingsideError(
-            f"'{algorithm}' has no closed form, and the program that walks its "
-            f"schedules is missing: {error}"
-        ) from None
-    done = run(
-        [
-            "prove",
-            collective,
-            "--algorithm",
-            algorithm,
-            "--max-size",
-            str(min(ranks, MOST_RANKS_WALKED)),
-            "--bytes",
-            ",".join(f"{size}B" for size in sizes),
-            "--costs",
-            f"{level.latency!r},{1 / level.rate()!r}",
-            "--json",
-            "-",
-        ]
-    )
-    if done.returncode != 0:
-        raise RingsideError(re.sub(r"^ringside: |\nTry: .*", "", done.stderr.strip()))
-    rows = json.loads(done.stdout)
-    return (
-        None
-        if ranks > MOST_RANKS_WALKED
-        else (rows[0]["algorithm"], [row["seconds"] for row in rows])
-    )
+        require(
+            has_form or too_many,
+            f"'{algorithm}' has no closed form, and the program that walks its schedules is "
+            f"missing: {error}",
+        )
+        return None
+    words = ["prove", collective, "--algorithm", algorithm]
+    words += ["--max-size", str(min(ranks, MOST_RANKS_WALKED))]
+    words += ["--bytes", ",".join(f"{size}B" for size in sizes)]
+    words += ["--costs", f"{level.latency!r},{1 / level.rate()!r}"]
+    rows = figures_of(words)  # or what is wrong with the algorithm
+    return None if too_many else (rows[0]["algorithm"], [row["seconds"] for row in rows])
 
 
 # A collective by itself: `ringside simulate all_reduce`.
@@ -283,45 +269,32 @@ class CollectiveTime:
 def algorithms_on(collective: str, ranks: int, machine: Machine) -> List[str]:
     """The closed forms, with what the machine adds: a hierarchical all_reduce has to be named,
     because the tree is faster."""
-    names, index = list(CLOSED_FORMS[collective]), machine.level_index_for(ranks)
-    whole_servers = ranks % machine.ranks_on_server(ranks, 1) == 0
-    if index > 0 and collective == "all_reduce":
-        names.append("double_tree")
-    if index > 0 and collective == "all_to_all" and whole_servers:
-        names.append("hierarchical")
-    if collective == "all_reduce" and machine.levels[index].in_network_efficiency > 0:
-        names.append("in_network")
-    return names
+    added = of_machine(collective, machine.level_index_for(ranks), ranks, 1, machine)
+    if collective == "all_reduce" or ranks % machine.ranks_on_server(ranks, 1) != 0:
+        added.pop("hierarchical", None)
+    return [*CLOSED_FORMS[collective], *added]
 
 
 def collective_times(
     collective: str, algorithm: str, ranks: int, sizes: Sequence[int], machine: Machine
 ) -> List[CollectiveTime]:
-    """The times of buffers of these bytes. `algorithm` is one of the catalogue's, a file's, or of
-    an all-reduce "in_network". Between servers the "double_tree" of an all_reduce has a closed
-    form, and so has "hierarchical" of an all_reduce and an all_to_all."""
+    """The times of buffers of these bytes. `algorithm` is one of the catalogue's, a file's, or one
+    that the machine adds."""
     index = machine.level_index_for(ranks)
-    level, walked, name = machine.levels[index], False, algorithm
-    if collective == "all_reduce" and algorithm == "in_network":
-        if level.in_network_efficiency <= 0:
-            raise RingsideError(
-                f"the switches of {level.name} on {machine.name} do not add up: give the level an "
-                "in_network_efficiency in the topology, or leave out in_network"
-            )
-        seconds = [in_network(size, level) for size in sizes]
-    elif index > 0 and collective == "all_reduce" and algorithm == "double_tree":
-        seconds = [double_tree(index, ranks, 1, size, machine) for size in sizes]
-    elif index > 0 and collective in ("all_reduce", "all_to_all") and algorithm == "hierarchical":
-        seconds = [hierarchical(collective, index, ranks, size, machine) for size in sizes]
-    else:
+    level, added = machine.levels[index], of_machine(collective, index, ranks, 1, machine)
+    require(
+        algorithm != "in_network" or collective != "all_reduce" or algorithm in added,
+        f"the switches of {level.name} on {machine.name} do not add up: give the level an "
+        "in_network_efficiency in the topology, or leave out in_network",
+    )
+    form, costs = added.get(algorithm), None
+    if not form:
         if algorithm in ("ring", "chain"):
             level = machine.level_of_ring(index, ranks, 1)
         costs = walk(collective, algorithm, ranks, sizes, level)
-        walked = costs is not None
-        name, seconds = costs or (
-            algorithm,
-            [closed_form(collective, algorithm, ranks, size, level) for size in sizes],
-        )
+        form = partial(closed_form, collective, algorithm, ranks, level=level)
+    name, seconds = costs or (algorithm, [form(size) for size in sizes])
+    walked = costs is not None
     return [
         CollectiveTime(collective, name, ranks, size, each, walked)
         for size, each in zip(sizes, seconds)

@@ -1,10 +1,10 @@
 """Which meshes a model fits on, and how fast each would be."""
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from ringside.library import RingsideError
 from ringside.planning.accounting import Account, account
 from ringside.planning.json_fields import require
 from ringside.planning.machine import Machine
@@ -14,10 +14,10 @@ from ringside.planning.model import Model, on_mesh
 from ringside.planning.plan import (
     Plan,
     Types,
+    objections,
     recomputation_from,
     schedule_names,
     takes_chunks,
-    validate,
 )
 from ringside.planning.quantity import values_only
 
@@ -65,35 +65,19 @@ def meshes_of(machine: Machine, devices: int) -> List[Mesh]:
 
 def plans_of(mesh: Mesh, options: FitOptions) -> Iterator[Plan]:
     """Micro-batches of 1, 2, 4, ...; ZeRO stages 0 to 2; each recomputation; every schedule of a
-    pipeline, with 2 and 4 chunks where it takes them; with and without sequence parallel."""
-    for schedule in schedule_names() if mesh.size("pp") > 1 else ["1f1b"]:
-        for chunks in (2, 4) if takes_chunks(schedule) else (1,):
-            for zero in range(3 if mesh.size("dp") > 1 else 1):
-                for recompute in RECOMPUTATIONS:
-                    for sequence_parallel in (False, True):
-                        b = 1
-                        while b <= options.batch:
-                            yield Plan(
-                                mesh,
-                                schedule,
-                                chunks,
-                                b,
-                                options.batch // (mesh.data_ranks() * b),
-                                options.sequence,
-                                zero=zero,
-                                recompute=recompute,
-                                sequence_parallel=sequence_parallel,
-                                types=options.types,
-                            )
-                            b *= 2
-
-
-def _is_valid(plan: Plan, model: Model) -> bool:
-    try:
-        validate(plan, model)
-        return True
-    except RingsideError:
-        return False
+    pipeline, with 2 and 4 chunks where it takes them; with and without sequence parallel. Only
+    those that divide the batch."""
+    schedules = schedule_names() if mesh.size("pp") > 1 else ["1f1b"]
+    chunked = [(name, v) for name in schedules for v in ((2, 4) if takes_chunks(name) else (1,))]
+    sizes = [1 << i for i in range(options.batch.bit_length())]
+    for (schedule, chunks), zero, recompute, sequence_parallel, b in itertools.product(
+        chunked, range(3 if mesh.size("dp") > 1 else 1), RECOMPUTATIONS, (False, True), sizes
+    ):
+        m, rest = divmod(options.batch, mesh.data_ranks() * b)
+        if m >= 1 and rest == 0:
+            shape = (mesh, schedule, chunks, b, m, options.sequence)
+            savings = dict(zero=zero, recompute=recompute, sequence_parallel=sequence_parallel)
+            yield Plan(*shape, types=options.types, **savings)
 
 
 def _fastest(
@@ -103,7 +87,7 @@ def _fastest(
     best: Tuple[float, Optional[Plan]] = (math.inf, None)
     placed = on_mesh(model, mesh.size("ep"))
     for plan in plans_of(mesh, options):
-        if plan.micro_batches < 1 or plan.batch != options.batch or not _is_valid(plan, model):
+        if any(objections(plan, model)):
             continue
         found.tried += 1
         memory = max(stage.total() for stage in memory_of_stages(placed, plan))

@@ -87,10 +87,8 @@ class JsonFields:
     that is not there, or null, has the value `if_absent`, and is an error without one."""
 
     def __init__(self, content: Any, place: str):
-        require(
-            isinstance(content, dict),
-            f"{place.rstrip('.: ')} is {shown(content)}, but an object {{...}} is expected",
-        )
+        said = f"{place.rstrip('.: ')} is {shown(content)}, but an object {{...}} is expected"
+        require(isinstance(content, dict), said)
         self.content, self.place = content, place
         self.read: Set[str] = set()
 
@@ -121,11 +119,8 @@ class JsonFields:
 
     def number(self, key: str, within: Range, if_absent: Optional[float] = None) -> float:
         def holds(value: Any) -> bool:
-            return (
-                type(value) in (int, float)
-                and within.least <= value <= within.most
-                and not (within.without_least and value == within.least)
-            )
+            in_range = type(value) in (int, float) and within.least <= value <= within.most
+            return in_range and not (within.without_least and value == within.least)
 
         return float(self._checked(key, if_absent, holds, f"a number {within.name}"))
 
@@ -142,8 +137,7 @@ class JsonFields:
 
     def done(self) -> None:
         """Refuses a key that was not read."""
+        known = ", ".join(sorted(self.read))
         for key in self.content:
-            require(
-                key in self.read,
-                f"{self.place}{key} is an unknown key; known are " + ", ".join(sorted(self.read)),
-            )
+            sentence = f"{self.place}{key} is an unknown key; known are {known}"
+            require(key in self.read, sentence)

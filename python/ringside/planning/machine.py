@@ -41,8 +41,17 @@ from functools import cache
 from typing import Any, List, Tuple
 
 from ringside.command_line import did_you_mean
-from ringside.planning import json_fields
-from ringside.planning.json_fields import JsonFields, read_json_file, require
+from ringside.library import RingsideError
+from ringside.planning.json_fields import (
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    SHARE_OR_NONE,
+    JsonFields,
+    read_json_file,
+    require,
+)
 
 MACHINES = os.path.join(os.path.dirname(__file__), "data", "machines")
 
@@ -88,13 +97,9 @@ class Machine:
             if devices <= level.group:
                 return index
         widest = self.levels[-1]
-        return (
-            require(
-                False,
-                f"the plan needs {devices} devices, but {self.name} has "
-                f"{widest.group}: its widest level is {widest.name}",
-            )
-            or 0
+        raise RingsideError(
+            f"the plan needs {devices} devices, but {self.name} has {widest.group}: its widest "
+            f"level is {widest.name}"
         )
 
     def level_for(self, devices: int) -> Level:
@@ -179,16 +184,15 @@ class Machine:
 
 
 def _read_level(fields: JsonFields) -> Level:
+    in_network = fields.has("in_network_efficiency")
     level = Level(
         fields.text("name"),
         fields.count("group"),
-        fields.number("gbps", json_fields.POSITIVE) * 1e9,
-        fields.number("us", json_fields.NOT_NEGATIVE, 0) * 1e-6,
-        fields.number("efficiency", json_fields.SHARE, 1),
-        fields.number("in_network_efficiency", json_fields.SHARE, 0)
-        if fields.has("in_network_efficiency")
-        else 0.0,
-        fields.number("oversubscription", json_fields.AT_LEAST_ONE, 1),
+        fields.number("gbps", POSITIVE) * 1e9,
+        fields.number("us", NOT_NEGATIVE, 0) * 1e-6,
+        fields.number("efficiency", SHARE, 1),
+        fields.number("in_network_efficiency", SHARE) if in_network else 0.0,
+        fields.number("oversubscription", AT_LEAST_ONE, 1),
         fields.flag("rails", False),
     )
     fields.done()
@@ -204,8 +208,8 @@ def _read_efficiencies(device: JsonFields, place: str) -> Tuple[Tuple[float, flo
     )
     rows: List[Tuple[float, float]] = []
     for i, row in enumerate(device.list("matmul_efficiency_by_width")):
-        width = row.number("width", json_fields.POSITIVE)
-        efficiency = row.number("efficiency", json_fields.SHARE, 1)
+        width = row.number("width", POSITIVE)
+        efficiency = row.number("efficiency", SHARE, 1)
         row.done()
         before = rows[-1][0] if rows else 0
         require(
@@ -224,15 +228,15 @@ def read_machine(content: Any, name: str, place: str) -> Machine:
     source, estimates = fields.text("source", name), fields.text("estimates", "")
     device = fields.object("device")
     values = dict(
-        peak=device.number("peak_tflops", json_fields.POSITIVE) * 1e12,
-        memory=device.number("memory_gb", json_fields.POSITIVE) * 1e9,
-        memory_bandwidth=device.number("memory_gbps", json_fields.POSITIVE) * 1e9,
-        matmul_efficiency=device.number("matmul_efficiency", json_fields.SHARE, 1),
-        kernel_seconds=device.number("kernel_us", json_fields.NOT_NEGATIVE, 0) * 1e-6,
+        peak=device.number("peak_tflops", POSITIVE) * 1e12,
+        memory=device.number("memory_gb", POSITIVE) * 1e9,
+        memory_bandwidth=device.number("memory_gbps", POSITIVE) * 1e9,
+        matmul_efficiency=device.number("matmul_efficiency", SHARE, 1),
+        kernel_seconds=device.number("kernel_us", NOT_NEGATIVE, 0) * 1e-6,
     )
     by_width = _read_efficiencies(device, place)
-    values["memory_efficiency"] = device.number("memory_efficiency", json_fields.SHARE, 1)
-    values["overlap"] = device.number("overlap", json_fields.SHARE_OR_NONE, 1)
+    values["memory_efficiency"] = device.number("memory_efficiency", SHARE, 1)
+    values["overlap"] = device.number("overlap", SHARE_OR_NONE, 1)
     device.done()
     levels = tuple(_read_level(each) for each in fields.list("levels"))
     fields.done()

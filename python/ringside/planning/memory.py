@@ -66,23 +66,19 @@ class RankMemory:
 
 
 def _add_state(memory: RankMemory, model: Model, plan: Plan, parameters: float) -> None:
-    types, shards = plan.types, state.shards_of(plan)
-    copies = named("n_g", plan.gradient_copies)
-    reduced = copies * parameters if plan.gradient_copies > 1 else parameters
-    memory.add(
-        "parameters", "parameters", state.parameter_bytes(parameters, types, shards.parameters)
-    )
-    memory.add("gradients", "gradients", state.gradient_bytes(reduced, types, shards.gradients))
-    memory.add(
-        "masters", "optimizer_state", state.master_bytes(parameters, types, shards.optimizer)
-    )
-    memory.add(
-        "optimizer state",
-        "optimizer_state",
-        state.moment_bytes(parameters, types, shards.optimizer),
-    )
+    types, (by_parameters, by_gradients, by_optimizer) = plan.types, state.shards_of(plan)
+    reduced = parameters
+    if plan.gradient_copies > 1:
+        reduced = named("n_g", plan.gradient_copies) * parameters
+    for kind, counted, line in (
+        ("parameters", "parameters", state.parameter_bytes(parameters, types, by_parameters)),
+        ("gradients", "gradients", state.gradient_bytes(reduced, types, by_gradients)),
+        ("masters", "optimizer_state", state.master_bytes(parameters, types, by_optimizer)),
+        ("optimizer state", "optimizer_state", state.moment_bytes(parameters, types, by_optimizer)),
+    ):
+        memory.add(kind, counted, line)
     # Ringside makes the whole part of the model, and then shards it.
-    if model.own and shards.parameters > 1:
+    if model.own and by_parameters > 1:
         memory.at_start = float(state.parameter_bytes(parameters, types, 1))
 
 
@@ -90,19 +86,17 @@ def _add_under_way(
     memory: RankMemory, model: Model, plan: Plan, part: PipelinePart, parameters: float
 ) -> None:
     """Units that ZeRO stage 3 gathers and reduces, and buckets of stage 2."""
-    t, types = tensor_ranks(plan), plan.types
-    if state.shards_of(plan).parameters > 1:
+    t, types, reduced = tensor_ranks(plan), plan.types, None
+    if plan.shards_parameters:
         block = memory.put(whole_block(model, t))
         unit = memory.put(state.largest_unit(model, t, part))
         memory.add("gathered units", "parameters", state.gathered_units(block, unit, types))
-        memory.add("gradients under way", "gradients", state.reduced_units(block, unit, types))
-    if plan.stage == 2 and plan.state_ranks > 1:
+        reduced = state.reduced_units(block, unit, types)
+    elif plan.stage == 2 and plan.state_ranks > 1:
         matrix = memory.put(state.largest_parameter(model, t, part))
-        memory.add(
-            "gradients under way",
-            "gradients",
-            state.reduced_buckets(parameters, matrix, plan.bucket_bytes, types),
-        )
+        reduced = state.reduced_buckets(parameters, matrix, plan.bucket_bytes, types)
+    if reduced is not None:
+        memory.add("gradients under way", "gradients", reduced)
 
 
 def _add_activations(memory: RankMemory, model: Model, plan: Plan, part: PipelinePart) -> None:
@@ -114,17 +108,9 @@ def _add_activations(memory: RankMemory, model: Model, plan: Plan, part: Pipelin
     memory.put(blocks_in_flight(plan, part))
     if at.deferred_blocks > 0:
         memory.put(deferred_activations(model, plan))
-    memory.add(
-        "activations",
-        "activations",
-        term(
-            "A",
-            "activations of the blocks",
-            step.of_blocks(at),
-            Unit.BYTES,
-            "blocks in flight, each with its activations; between I and W, what W needs",
-        ),
-    )
+    what, blocks = "activations of the blocks", step.of_blocks(at)
+    source = "blocks in flight, each with its activations; between I and W, what W needs"
+    memory.add("activations", "activations", term("A", what, blocks, Unit.BYTES, source))
     where = "while backward runs through a block"
     if at.at == "head":
         memory.put(head_activations(model, plan))
@@ -132,45 +118,28 @@ def _add_activations(memory: RankMemory, model: Model, plan: Plan, part: Pipelin
     elif at.at == "embedding":
         memory.put(embedding_activations(model, plan))
         where = "while backward runs at the embedding"
-    memory.add(
-        "working memory",
-        "activations",
-        term("A_peak", where, step.working(at), Unit.BYTES, "planning/formulas/activations.py"),
-    )
+    source = "planning/formulas/activations.py"
+    working = term("A_peak", where, step.working(at), Unit.BYTES, source)
+    memory.add("working memory", "activations", working)
     if model.own:
-        moving = (
-            memory.of("activations") + memory.of("gradients") + memory.bytes_of("gathered units")
-        )
+        moving = memory.of("activations") + memory.of("gradients")
+        moving += memory.bytes_of("gathered units")
         memory.never_together = max(0.0, moving - step.most())
 
 
 def memory_of_rank(whole: Model, plan: Plan, index: int) -> RankMemory:
     """Of a rank of the pipeline with this coordinate along pp. Tensor-parallel ranks need the same.
     The plan must be valid for the model. With activations if the model's blocks are known."""
-    model, stages = on_mesh(whole, plan.mesh.size("ep")), plan.mesh.size("pp")
-    name = (
-        "only"
-        if stages == 1
-        else "first"
-        if index == 0
-        else "middle"
-        if index + 1 < stages
-        else "last"
-    )
-    memory = RankMemory(name, index)
+    model, last = on_mesh(whole, plan.mesh.size("ep")), plan.mesh.size("pp") - 1
+    ends = {0: "first", last: "last"}
+    memory = RankMemory("only" if last == 0 else ends.get(index, "middle"), index)
     if not model.has_blocks:
         held = memory.put(term("P_stage", "all parameters", parameter_count(model)[-1]))
         _add_state(memory, model, plan, held)
         return memory
-    part = pipeline_part(model, plan, index)
-    held = memory.put(
-        term(
-            "P_stage",
-            "parameters of the stage, on one rank",
-            stage_parameters(model, tensor_ranks(plan), part),
-            source="sum of its parts",
-        )
-    )
+    part, what = pipeline_part(model, plan, index), "parameters of the stage, on one rank"
+    held = stage_parameters(model, tensor_ranks(plan), part)
+    held = memory.put(term("P_stage", what, held, source="sum of its parts"))
     _add_state(memory, model, plan, held)
     _add_under_way(memory, model, plan, part, held)
     _add_activations(memory, model, plan, part)
@@ -179,8 +148,5 @@ def memory_of_rank(whole: Model, plan: Plan, index: int) -> RankMemory:
 
 def memory_of_stages(model: Model, plan: Plan) -> List[RankMemory]:
     """Of the first stage, one in the middle and the last."""
-    stages = plan.mesh.size("pp")
-    return [
-        memory_of_rank(model, plan, index)
-        for index in sorted({0, 1 if stages > 2 else 0, stages - 1})
-    ]
+    last = plan.mesh.size("pp") - 1
+    return [memory_of_rank(model, plan, index) for index in sorted({0, min(1, last), last})]

@@ -146,51 +146,46 @@ def _dense_blocks(fields: JsonFields, layers: int) -> int:
     return sum(block in dense or (block + 1) % step != 0 for block in range(layers))
 
 
+def _part(sizes: Dict[str, Any], part: str) -> Dict[str, Any]:
+    """Takes the members "experts.routed", ... out of the sizes."""
+    names = [name for name in sizes if name.startswith(part + ".")]
+    return {name.split(".")[1]: sizes.pop(name) for name in names}
+
+
 def _sizes(fields: JsonFields, family: Dict[str, Any]) -> Dict[str, Any]:
     """The members of a Model that the config.json gives."""
     sizes: Dict[str, Any] = {}
-    for member in [
-        *family["counts"],
-        *(each for each in ("kv_heads", "head_size") if each in family["defaults"]),
-    ]:
-        if member not in sizes:
-            sizes[member] = _count(fields, family, member, sizes)
-    for member, key in family.get("flags", {}).items():
-        if key is not None:
+    that_follow = [each for each in ("kv_heads", "head_size") if each in family["defaults"]]
+    for member in dict.fromkeys([*family["counts"], *that_follow]):
+        sizes[member] = _count(fields, family, member, sizes)
+    flags, only = family.get("flags", {}), dict(family.get("only", {}))
+    for member, key in flags.items():
+        if key is None:
+            only[member] = False
+        else:
             sizes[member] = fields.flag(key, family["defaults"].get(member, False))
-    only = {
-        **family.get("only", {}),
-        **{member: False for member, key in family.get("flags", {}).items() if key is None},
-    }
-    for key, value in only.items():
-        require(
-            fields.get(key, value) == value,
-            f"{fields.place}{key} is "
-            f"{shown(fields.get(key, value))}, but {shown(value)} alone is known here",
-        )
+    for key, known in only.items():
+        value = fields.get(key, known)
+        sentence = f"{fields.place}{key} is {shown(value)}, but {shown(known)} alone is known here"
+        require(value == known, sentence)
     sizes.update(family.get("always", {}))
-    parts = {
-        part: {
-            member.split(".")[1]: sizes.pop(member)
-            for member in list(sizes)
-            if member.startswith(part + ".")
-        }
-        for part in ("experts", "latent")
-    }
-    if parts["experts"]:
-        if family.get("experts_are_the_feed_forward_part"):
-            parts["experts"]["d_ff"] = sizes["d_ff"]
-        if "dense_blocks" in family:
-            parts["experts"]["dense_blocks"] = _dense_blocks(fields, sizes["layers"])
-        sizes["experts"] = Experts(**parts["experts"])
-    if parts["latent"]:
-        sizes["latent"] = LatentAttention(**parts["latent"])
+    experts, latent = _part(sizes, "experts"), _part(sizes, "latent")
+    if experts and family.get("experts_are_the_feed_forward_part"):
+        experts["d_ff"] = sizes["d_ff"]
+    if experts and "dense_blocks" in family:
+        experts["dense_blocks"] = _dense_blocks(fields, sizes["layers"])
+    if experts:
+        sizes["experts"] = Experts(**experts)
+    if latent:
+        sizes["latent"] = LatentAttention(**latent)
     return sizes
 
 
 def _refuse_unknown_keys(fields: JsonFields) -> None:
     """A key that is not read may change the number of parameters."""
-    harmless = set(" ".join(_data("families.json")["without_effect"][1:]).split())
+    data = _data("families.json")
+    words = data["change_nothing"][1:] + data["change_no_count"][1:]
+    harmless = set(" ".join(words).split())
     for key, value in fields.content.items():
         require(
             value is None or key in fields.read or key in harmless,

@@ -8,12 +8,13 @@ The axes that divide the batch are also counted as one: data index = (dp * (size
 of its experts those of one rank of ep.
 """
 
-from typing import Dict, NamedTuple, Tuple
+from typing import NamedTuple
 
 from ringside.library import RingsideError
 from ringside.planning.collective_time import collective_seconds
 from ringside.planning.machine import Level, Machine
-from ringside.planning.mesh import AXES, Mesh
+from ringside.planning.mesh import AXES
+from ringside.planning.plan import Plan
 
 
 class RankGroup(NamedTuple):
@@ -27,61 +28,60 @@ class RankGroup(NamedTuple):
     def last(self) -> int:
         return self.first + (self.count - 1) * self.stride
 
+    @property
+    def ranks(self) -> range:
+        return range(self.first, self.last + 1, self.stride)
+
+
+def pair(a: int, b: int) -> RankGroup:
+    """Two ranks."""
+    return RankGroup(min(a, b), 2, abs(a - b))
+
 
 class MeshRanks:
-    def __init__(self, mesh: Mesh):
-        self._extents: Dict[str, Tuple[int, int]] = {
-            axis: (mesh.size(axis), mesh.stride(axis)) if mesh.size(axis) > 1 else (1, 0)
-            for axis in AXES
-        }
+    """The ranks of a plan's mesh."""
+
+    def __init__(self, plan: Plan):
+        self.state_axis = plan.state_axis
+        self._size = {axis: plan.mesh.size(axis) for axis in AXES}
+        self._stride = {axis: plan.mesh.stride(axis) for axis in AXES}
 
     def rank(self, pp: int, data: int) -> int:
         """The rank of context index 0 and tensor index 0; unit() has the others."""
-        of = self._extents
-        (fsdp, fsdp_stride), (ep, ep_stride) = of["fsdp"], of["ep"]
-        both = data // ep
-        return (
-            pp * of["pp"][1]
-            + both // fsdp * of["dp"][1]
-            + both % fsdp * fsdp_stride
-            + data % ep * ep_stride
-        )
+        rank = pp * self._stride["pp"]
+        for axis in ("ep", "fsdp", "dp"):
+            rank += data % self._size[axis] * self._stride[axis]
+            data //= self._size[axis]
+        return rank
 
     def first_of_experts(self, data: int) -> int:
         """The data index of the first of those that exchange tokens for their experts."""
-        return data - data % self._extents["ep"][0]
+        return data - data % self._size["ep"]
 
     def unit(self, pp: int, data: int) -> RankGroup:
         """Those of one pipeline rank and replica, along cp and tp. The axis tp is inside of cp."""
-        (cp, cp_stride), (tp, tp_stride) = self._extents["cp"], self._extents["tp"]
-        return RankGroup(self.rank(pp, data), cp * tp, tp_stride if tp > 1 else cp_stride)
+        inner = "tp" if self._size["tp"] > 1 else "cp"
+        count = self._size["cp"] * self._size["tp"]
+        return RankGroup(self.rank(pp, data), count, self._stride[inner])
 
-    def along(self, axis: str, pp: int, data: int) -> RankGroup:
-        """Those that differ from rank(pp, data) along `axis` only."""
-        size, stride = self._extents[axis]
+    def group(self, axis: str, pp: int, data: int) -> RankGroup:
+        """Those that make the calls along an axis with rank(pp, data): they differ along it only.
+        Those of the state's axis shard it, or reduce gradients, also along cp, which is inside of
+        it and whose ranks hold the same parameters. With pp in between, the stride is a mean."""
+        size, stride, cp = self._size[axis], self._stride[axis], self._size["cp"]
         member = self.rank(pp, data)
-        return RankGroup(
-            member - (member // stride % size * stride if size > 1 else 0), size, stride
-        )
-
-    def group(self, axis: str, is_state: bool, pp: int, data: int) -> RankGroup:
-        """Those that make the calls along an axis. Those of the state's axis shard it, or reduce
-        gradients, also along cp, which is inside of it and whose ranks hold the same parameters.
-        With pp in between, the stride is a mean."""
-        group, cp = self.along(axis, pp, data), self._extents["cp"][0]
-        if not is_state or axis == "cp" or cp == 1:
-            return group
-        return RankGroup(group.first, group.count * cp, group.stride // cp)
+        first = member - member // stride % size * stride
+        if axis == self.state_axis != "cp":
+            size, stride = size * cp, stride // cp
+        return RankGroup(first, size, stride)
 
 
 class Network:
     """A group of ranks communicates over the innermost level that joins all of them; its slowest
-    link is part of every step of a ring. So the time depends only on the shape of a group, and each
-    shape is computed once."""
+    link is part of every step of a ring. So the time depends only on the shape of a group."""
 
     def __init__(self, machine: Machine):
         self.machine = machine
-        self._known: Dict[Tuple[str, int, int, int, float], float] = {}
 
     def level_of(self, group: RankGroup) -> int:
         """The index of the innermost level one of whose groups holds all these ranks."""
@@ -101,19 +101,14 @@ class Network:
         """What a ring of the group makes of the levels up to that one."""
         return self.machine.level_of_ring(self.level_of(group), group.count, group.stride)
 
-    def message_seconds(self, source: int, to: int, size: float) -> float:
-        """From the send until the message of `size` bytes has arrived."""
-        level = self.level_along(RankGroup(min(source, to), 2, abs(source - to)))
-        return level.latency + size / level.rate()
-
-    def collective_seconds(self, collective: str, group: RankGroup, size: float) -> float:
+    def seconds(self, collective: str, group: RankGroup, size: float) -> float:
         """An all_reduce, all_gather, reduce_scatter or all_to_all of a buffer of `size` bytes
-        (whole, on all ranks together). 0 for a group of one."""
+        (whole, on all ranks together), 0 for a group of one; or a message from the first rank to
+        the second one ("point_to_point"), from the send until it has arrived."""
         if group.count < 2:
             return 0.0
-        key = (collective, group.count, self.level_of(group), group.stride, size)
-        if key not in self._known:
-            self._known[key] = collective_seconds(
-                collective, key[2], group.count, group.stride, size, self.machine
-            )
-        return self._known[key]
+        if collective == "point_to_point":
+            level = self.level_along(group._replace(count=2))
+            return level.latency + size / level.rate()
+        index, (_, count, stride) = self.level_of(group), group
+        return collective_seconds(collective, index, count, stride, size, self.machine)

@@ -1,13 +1,13 @@
-"""Lowering of pipeline schedules, and an order in which their actions can be computed: the second
-text of parallel/pipeline/lower.hpp, which explains the model of communication.
+"""Lowering of pipeline schedules, and the graph of their actions: the second text of
+parallel/pipeline/lower.hpp, which explains the model of communication.
 
 A generator (schedules.py) writes computations only. lower() adds the messages between ranks, as
 SEND_F, RECV_F, SEND_B and RECV_B, and the reduction of each stage's gradients, REDUCE_GRAD.
 """
 
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ringside.planning.json_fields import require
+from ringside.library import RingsideError
 from ringside.planning.schedules import GENERATORS, Action, Schedule, actions_of
 
 COMPUTATIONS = ("F", "B", "I", "W")
@@ -42,107 +42,99 @@ def message_of(schedule: Schedule, computation: Action, way: str) -> Optional[Ac
     """The message that a computation waits for ("RECV") or that carries away what it makes
     ("SEND"). None where the neighbouring stage does not exist or is on the same rank; W has
     none."""
-    if computation.kind not in ("F", "B", "I"):
+    kind, stage, micro_batch = computation
+    if kind not in ("F", "B", "I"):
         return None
-    message = Action(
-        f"{way}_{'F' if computation.kind == 'F' else 'B'}",
-        computation.stage,
-        computation.micro_batch,
-    )
+    message = Action(f"{way}_{'F' if kind == 'F' else 'B'}", stage, micro_batch)
     other, rank_of = other_stage(message), schedule.rank_of
-    between = 0 <= other < len(rank_of) and rank_of[other] != rank_of[message.stage]
+    between = 0 <= other < len(rank_of) and rank_of[other] != rank_of[stage]
     return message if between else None
 
 
-def lower(schedule: Schedule) -> Schedule:
-    """Adds messages to a schedule that has none, and reductions to one that has none, so that a
-    file that lists its own keeps them."""
-    kinds = {action.kind for actions in schedule.actions for action in actions}
-    actions = [list(each) for each in schedule.actions]
-    if REDUCE not in kinds:
-        actions = [with_reductions(each) for each in actions]
-    if not kinds.intersection(SENDS + RECEIVES):
-        actions = with_messages(schedule, actions)
-    return Schedule(schedule.micro_batches, schedule.rank_of, tuple(map(tuple, actions)))
+def turns(
+    actions: Sequence[Sequence[Action]], is_ready: Callable[[Action], bool]
+) -> Iterator[List[Tuple[int, Action]]]:
+    """What happens if every action takes one unit of time: in each turn, every rank whose next
+    action is ready takes it, as (rank, action). `is_ready` is asked again after each turn. Raises
+    RingsideError if ranks wait for each other."""
+    done = [0] * len(actions)
+    while True:
+        turn = [
+            (rank, each[done[rank]])
+            for rank, each in enumerate(actions)
+            if done[rank] < len(each) and is_ready(each[done[rank]])
+        ]
+        if not turn:
+            break
+        for rank, _ in turn:
+            done[rank] += 1
+        yield turn
+    for rank, each in enumerate(actions):
+        if done[rank] < len(each):
+            raise RingsideError(
+                f"rank {rank} waits in {each[done[rank]].text()} forever, so the schedule has no "
+                "end: `ringside prove pipeline` says why"
+            )
 
 
-def with_reductions(actions: List[Action]) -> List[Action]:
-    """The actions of a rank, with the reduction of each stage after its last B or W."""
-    last = {each.stage: i for i, each in enumerate(actions) if each.kind in ("B", "W")}
+def with_reductions(actions: Sequence[Action]) -> List[Action]:
+    """The computations of a rank, with the reduction of each stage after its last B or W."""
+    last = {each.stage: each for each in actions if each.kind in ("B", "W")}
     whole: List[Action] = []
-    for i, each in enumerate(actions):
+    for each in actions:
         whole.append(each)
-        if last.get(each.stage) == i:
+        if last.get(each.stage) == each:
             whole.append(Action(REDUCE, each.stage))
     return whole
 
 
-def with_messages(schedule: Schedule, todo: List[List[Action]]) -> List[List[Action]]:
-    """What happens if every action takes one unit of time: a send follows the computation that
-    makes its tensor, and its receive is posted on the other rank at the same time. Both ends of a
-    lane so have the same order."""
-    lowered: List[List[Action]] = [[] for _ in todo]
-    done = [0] * len(todo)
-    posted: Set[Action] = set()
+def lower(schedule: Schedule) -> Schedule:
+    """Adds reductions and messages to a schedule of computations. A send follows the computation
+    that makes its tensor, and its receive is posted on the other rank in the same turn: so both
+    ends of a lane have the same order."""
+    lowered: List[List[Action]] = [[] for _ in schedule.actions]
+    posted: Set[Optional[Action]] = {None}
 
-    def take(rank: int) -> Action:
-        action = todo[rank][done[rank]]
-        lowered[rank].append(action)
-        done[rank] += 1
-        return action
+    def is_ready(action: Action) -> bool:
+        return message_of(schedule, action, "RECV") in posted
 
-    def send(rank: int, computation: Action) -> None:
-        message = message_of(schedule, computation, "SEND")
-        if message:
-            lowered[rank].append(message)
-            receive = matching(message)
-            lowered[schedule.rank_of[receive.stage]].append(receive)
-            posted.add(receive)
-
-    while True:
-        ready = []
-        for rank, actions in enumerate(todo):
-            if done[rank] < len(actions):
-                needed = message_of(schedule, actions[done[rank]], "RECV")
-                if needed is None or needed in posted:
-                    ready.append(rank)
-        if not ready:
-            break
-        for rank, action in [(rank, take(rank)) for rank in ready]:
-            send(rank, action)
-    for rank, actions in enumerate(todo):  # ranks that wait for each other: in_order() says so
-        while done[rank] < len(actions):
-            send(rank, take(rank))
-    return lowered
+    for turn in turns(list(map(with_reductions, schedule.actions)), is_ready):
+        for rank, action in turn:
+            lowered[rank].append(action)
+        for rank, action in turn:
+            message = message_of(schedule, action, "SEND")
+            if message:
+                receive = matching(message)
+                lowered[rank].append(message)
+                lowered[schedule.rank_of[receive.stage]].append(receive)
+                posted.add(receive)
+    return Schedule(schedule.micro_batches, schedule.rank_of, tuple(map(tuple, lowered)))
 
 
-def in_order(lowered: Schedule) -> List[Tuple[int, int]]:
-    """All actions as (rank, index), each after the one before it on its rank, and a computation
-    after the send that it waits for: every rank in turn goes as far as it gets."""
-    place: Dict[Action, int] = {}
-    for actions in lowered.actions:
-        for i, action in enumerate(actions):
-            place.setdefault(action, i)
-    done = [0] * len(lowered.actions)
-    order: List[Tuple[int, int]] = []
-    moved = True
-    while moved:
-        moved = False
-        for rank, actions in enumerate(lowered.actions):
-            while done[rank] < len(actions):
-                needed = message_of(lowered, actions[done[rank]], "RECV")
-                if needed:
-                    sent = matching(needed)
-                    if done[lowered.rank_of[sent.stage]] <= place.get(sent, -1):
-                        break
-                order.append((rank, done[rank]))
-                done[rank] += 1
-                moved = True
-    for rank, actions in enumerate(lowered.actions):
-        require(
-            done[rank] == len(actions),
-            f"rank {rank} waits in "
-            f"{actions[min(done[rank], len(actions) - 1)].text()} forever, so the schedule has "
-            "no end: `ringside prove pipeline` says why",
-        )
-    return order
+class Node(NamedTuple):
+    """Action `index` of a rank. A computation waits for the `send`, (rank, index), of its message;
+    None: it needs none."""
+
+    rank: int
+    index: int
+    action: Action
+    send: Optional[Tuple[int, int]] = None
+
+
+def in_order(lowered: Schedule) -> List[Node]:
+    """The graph of a step: all actions, each after the one before it on its rank, and a computation
+    after the send that it waits for."""
+    sent: Dict[Optional[Action], Optional[Tuple[int, int]]] = {None: None}  # by their receives
+    nodes: List[Node] = []
+    done = [0] * lowered.ranks
+
+    def needed_by(action: Action) -> Optional[Action]:
+        return message_of(lowered, action, "RECV")
+
+    for turn in turns(lowered.actions, lambda action: needed_by(action) in sent):
+        for rank, action in turn:
+            nodes.append(Node(rank, done[rank], action, sent[needed_by(action)]))
+            if action.kind in SENDS:
+                sent[matching(action)] = rank, done[rank]
+            done[rank] += 1
+    return nodes

@@ -5,7 +5,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Dict, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
 
 from ringside.command_line import did_you_mean
 from ringside.library import RingsideError
@@ -149,6 +149,11 @@ class Plan:
         return self.sequence // self.mesh.size("cp")
 
     @property
+    def rank_tokens(self) -> int:
+        """Tokens of a micro-batch on one rank, all its sequences together."""
+        return self.rank_sequence * self.micro_batch
+
+    @property
     def batch(self) -> int:
         """Sequences of a step, over all ranks."""
         return self.mesh.data_ranks() * self.micro_batch * self.micro_batches
@@ -223,18 +228,18 @@ class Moment(NamedTuple):
         block         B, in a block              weights       W
     """
 
-    at: str
-    blocks: float  # between F and B or I: activations
-    deferred_blocks: float  # between I and W: what W needs
-    heads: float  # micro-batches between F and B or I of the last stage
-    deferred_heads: float  # micro-batches between I and W
-    deferred_embeddings: float
-    gradients: float  # whose gradients exist in this step, in blocks
-    has_head_gradient: bool
-    has_embedding_gradient: bool
-    is_first: bool  # the first B or W of its stage, which makes the gradients
-    is_at_head: bool  # of the last stage
-    is_at_start: bool  # in the first block that backward enters; otherwise in the last one
+    at: str = ""
+    blocks: float = 0.0  # between F and B or I: activations
+    deferred_blocks: float = 0.0  # between I and W: what W needs
+    heads: float = 0.0  # micro-batches between F and B or I of the last stage
+    deferred_heads: float = 0.0  # micro-batches between I and W
+    deferred_embeddings: float = 0.0
+    gradients: float = 0.0  # whose gradients exist in this step, in blocks
+    has_head_gradient: bool = False
+    has_embedding_gradient: bool = False
+    is_first: bool = False  # the first B or W of its stage, which makes the gradients
+    is_at_head: bool = False  # of the last stage
+    is_at_start: bool = False  # in the first block that backward enters; otherwise in the last one
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,29 +263,15 @@ class _Holdings:
         self, schedule: Schedule, layers: int, others: float, blocks: float, has_head: bool
     ):
         self.schedule, self.layers, self.others = schedule, layers, others
-        self.now = Moment(
-            "",
-            others * blocks,
-            0.0,
-            others if has_head else 0.0,
-            0.0,
-            0.0,
-            0.0,
-            False,
-            False,
-            False,
-            False,
-            False,
-        )
+        self.now = Moment(blocks=others * blocks, heads=others * has_head)
         self.most = 0.0
         self.moments: Dict[Moment, None] = {}
         self.begun: Set[int] = set()  # stages of which a B or W has begun
 
     def change(self, **by: float) -> None:
         """Adds to what the rank holds."""
-        self.now = self.now._replace(
-            **{name: getattr(self.now, name) + more for name, more in by.items()}
-        )
+        after = {name: getattr(self.now, name) + more for name, more in by.items()}
+        self.now = self.now._replace(**after)
 
     def note(self, at: str, is_at_start: bool = False) -> None:
         self.most = max(self.most, self.now.blocks + self.now.deferred_blocks)
@@ -290,9 +281,8 @@ class _Holdings:
         kind, stage, micro_batch = action
         here = len(layers_of_stage(self.layers, self.schedule.stages, stage))
         is_last, is_input, is_embedding = stage + 1 == self.schedule.stages, kind == "I", stage == 0
-        self.now = self.now._replace(
-            is_at_head=is_last, is_first=kind in ("B", "W") and stage not in self.begun
-        )
+        is_first = kind in ("B", "W") and stage not in self.begun
+        self.now = self.now._replace(is_at_head=is_last, is_first=is_first)
         if kind == "F":
             self.change(blocks=here)
             self.note("head" if is_last else "forward")
@@ -322,11 +312,8 @@ class _Holdings:
             return
         self.note(at, is_at_start=True)
         for blocks in (here - 1, 1):
-            self.change(
-                blocks=-done * blocks,
-                deferred_blocks=deferred * blocks,
-                gradients=blocks * self.now.is_first,
-            )
+            made = blocks * self.now.is_first
+            self.change(blocks=-done * blocks, deferred_blocks=deferred * blocks, gradients=made)
             if at:
                 self.note(at)
             at = ""
@@ -341,18 +328,12 @@ def _part_of(layers: int, schedule: Schedule, rank: int, others: float) -> Pipel
         for stage in stages
         for other in (stage - 1, stage + 1)
     )
-    has_head = schedule.rank_of[-1] == rank
+    has_embedding, has_head = schedule.rank_of[0] == rank, schedule.rank_of[-1] == rank
     holdings = _Holdings(schedule, layers, others, blocks, has_head)
     for action in schedule.actions[rank]:
         holdings.run(action)
-    return PipelinePart(
-        blocks,
-        schedule.rank_of[0] == rank,
-        has_head,
-        holdings.most,
-        float(messages),
-        tuple(holdings.moments),
-    )
+    most, moments = holdings.most, tuple(holdings.moments)
+    return PipelinePart(blocks, has_embedding, has_head, most, float(messages), moments)
 
 
 def pipeline_part(model: Model, plan: Plan, rank: int) -> PipelinePart:
@@ -367,101 +348,106 @@ def pipeline_part(model: Model, plan: Plan, rank: int) -> PipelinePart:
 # What does not fit together.
 
 
-def _require_schedule(plan: Plan) -> None:
+def _objections_to_schedule(plan: Plan) -> Iterator[str]:
     """Of a schedule that is not in the catalogue: it must exist, and not hang."""
     if plan.schedule.startswith("csv:"):
         if plan.mesh.size("pp") > 1:
             schedule_from_file(plan)  # which the program proves
         return
     names = schedule_names()
-    raise RingsideError(
-        f"there is no schedule named '{plan.schedule}'"
-        f"{did_you_mean(plan.schedule, names)}; there are {', '.join(names[:-1])} "
-        f"and {names[-1]}, and csv:FILE for your own"
+    yield (
+        f"there is no schedule named '{plan.schedule}'{did_you_mean(plan.schedule, names)}; "
+        f"there are {', '.join(names[:-1])} and {names[-1]}, and csv:FILE for your own"
     )
 
 
-def _require_context(plan: Plan, heads: int, kv_heads: int) -> None:
+def _objections_to_context(plan: Plan, heads: int, kv_heads: int) -> Iterator[str]:
     """That cp ranks can divide sequences so, and with ulysses the heads of a rank."""
     ranks = plan.mesh.size("cp")
     if ranks == 1:
         return
     pieces = 2 * ranks if plan.token_order == "zigzag" else ranks
-    require(
-        plan.sequence % pieces == 0,
-        f"sequences of {plan.sequence} tokens do not divide into "
-        f"{pieces} equal pieces, which {plan.token_order} order needs on {ranks} "
-        f"context-parallel ranks: choose a --sequence that is a multiple of {pieces}",
-    )
-    if plan.exchange == "ulysses":
-        require(
-            heads % ranks == 0 and kv_heads % ranks == 0,
-            "--context ulysses divides the heads "
-            f"of a rank, {heads} query and {kv_heads} key heads, among {ranks} "
-            f"context-parallel ranks: choose a cp that divides {math.gcd(heads, kv_heads)}, "
-            "or --context ring",
+    if plan.sequence % pieces:
+        yield (
+            f"sequences of {plan.sequence} tokens do not divide into {pieces} equal pieces, which "
+            f"{plan.token_order} order needs on {ranks} context-parallel ranks: choose a "
+            f"--sequence that is a multiple of {pieces}"
+        )
+    if plan.exchange == "ulysses" and (heads % ranks or kv_heads % ranks):
+        yield (
+            f"--context ulysses divides the heads of a rank, {heads} query and {kv_heads} key "
+            f"heads, among {ranks} context-parallel ranks: choose a cp that divides "
+            f"{math.gcd(heads, kv_heads)}, or --context ring"
+        )
+
+
+def objections(plan: Plan, model: Model) -> Iterator[str]:
+    """Why the model cannot be divided by the mesh, or which options contradict each other: a
+    sentence for each, the first before any that follows from it."""
+    mesh, name = plan.mesh, model.name
+    t, p, n, c = (mesh.size(axis) for axis in ("tp", "pp", "ep", "cp"))
+    if not model.has_blocks and not t == p == 1:
+        yield (
+            f"only the state of {name} can be accounted for, and only with the axes dp and fsdp: "
+            "leave out tp and pp"
+        )
+    if n > 1 and not model.experts:
+        yield f"ep divides experts, and {name} has none: leave out ep"
+    if model.experts and model.experts.routed % n:
+        yield f"the {model.experts.routed} experts of {name} do not divide by ep={n}"
+    if not model.has_blocks:
+        return
+    if plan.sequence_parallel and model.experts:
+        yield (
+            "sequence parallel is not known for models with experts: leave out --sequence-parallel"
+        )
+    if model.heads % t:
+        yield f"the {model.heads} heads of {name} do not divide by tp={t}"
+    if model.d_ff % t:
+        yield f"d_ff {model.d_ff} of {name} does not divide by tp={t}"
+    if model.kv_heads % t and t % model.kv_heads:
+        yield (
+            f"the {model.kv_heads} key and value heads of {name} can neither be divided nor "
+            f"replicated evenly over tp={t}"
+        )
+    if p > model.layers:
+        yield f"pp={p} has more stages than {name} has blocks ({model.layers})"
+    generator = GENERATORS.get(plan.schedule)
+    if generator and plan.chunks not in (1, stages_per_rank(plan)):
+        yield (
+            f"--chunks {plan.chunks} needs --schedule interleaved, looped_bfs or interleaved_zb, "
+            f"not {plan.schedule}"
+        )
+    if generator and generator.whole_rounds and plan.micro_batches % p:
+        yield (
+            f"the {plan.schedule} schedule needs a multiple of pp={p} micro-batches, not "
+            f"{plan.micro_batches}"
+        )
+    if not generator:
+        yield from _objections_to_schedule(plan)
+    # The first stage may have the embedding alone and the last one the head (layers_of_stage()).
+    stages = len(placement_of(plan))
+    if stages > model.layers + (2 if stages > p else 0):
+        yield (
+            f"the {model.layers} blocks of {name} do not suffice for {stages} stages: choose a "
+            "smaller pp or fewer --chunks"
+        )
+    if plan.sequence_parallel and t == 1:
+        yield "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh"
+    if c > 1 and model.kind != "llama":
+        yield (
+            "context parallel is known for models with fused attention only, not for "
+            f"{name}: leave out cp"
+        )
+    yield from _objections_to_context(plan, model.heads // t, max(1, model.kv_heads // t))
+    if plan.sequence_parallel and plan.rank_sequence % t:
+        yield (
+            f"sequence parallel divides a sequence of {plan.rank_sequence} tokens by tp={t}, "
+            "which leaves a remainder"
         )
 
 
 def validate(plan: Plan, model: Model) -> None:
-    """Raises RingsideError with one sentence if the model cannot be divided by the mesh, or options
-    contradict each other."""
-    mesh, name, experts = plan.mesh, model.name, model.experts
-    t, p, n, c = (mesh.size(axis) for axis in ("tp", "pp", "ep", "cp"))
-    require(
-        model.has_blocks or t == p == 1,
-        f"only the state of {name} can be accounted for, and "
-        "only with the axes dp and fsdp: leave out tp and pp",
-    )
-    require(n == 1 or experts, f"ep divides experts, and {name} has none: leave out ep")
-    routed = experts.routed if experts else 0
-    require(routed % n == 0, f"the {routed} experts of {name} do not divide by ep={n}")
-    if not model.has_blocks:
-        return
-    require(
-        not plan.sequence_parallel or not experts,
-        "sequence parallel is not known for models with experts: leave out --sequence-parallel",
-    )
-    require(model.heads % t == 0, f"the {model.heads} heads of {name} do not divide by tp={t}")
-    require(model.d_ff % t == 0, f"d_ff {model.d_ff} of {name} does not divide by tp={t}")
-    require(
-        model.kv_heads % t == 0 or t % model.kv_heads == 0,
-        f"the {model.kv_heads} key and "
-        f"value heads of {name} can neither be divided nor replicated evenly over tp={t}",
-    )
-    require(p <= model.layers, f"pp={p} has more stages than {name} has blocks ({model.layers})")
-    generator = GENERATORS.get(plan.schedule)
-    require(
-        not generator or plan.chunks in (1, stages_per_rank(plan)),
-        f"--chunks {plan.chunks} "
-        f"needs --schedule interleaved, looped_bfs or interleaved_zb, not {plan.schedule}",
-    )
-    require(
-        not generator or not generator.whole_rounds or plan.micro_batches % p == 0,
-        f"the {plan.schedule} schedule needs a multiple of pp={p} micro-batches, not "
-        f"{plan.micro_batches}",
-    )
-    if not generator:
-        _require_schedule(plan)
-    # The first stage may have the embedding alone and the last one the head (layers_of_stage()).
-    stages = len(placement_of(plan))
-    require(
-        stages <= model.layers + (2 if stages > p else 0),
-        f"the {model.layers} blocks of "
-        f"{name} do not suffice for {stages} stages: choose a smaller pp or fewer --chunks",
-    )
-    require(
-        not plan.sequence_parallel or t > 1,
-        "--sequence-parallel needs tensor parallel: tp=2 or more in --mesh",
-    )
-    require(
-        c == 1 or model.kind == "llama",
-        "context parallel is known for models with fused "
-        f"attention only, not for {name}: leave out cp",
-    )
-    _require_context(plan, model.heads // t, max(1, model.kv_heads // t))
-    require(
-        not plan.sequence_parallel or plan.rank_sequence % t == 0,
-        "sequence parallel divides "
-        f"a sequence of {plan.rank_sequence} tokens by tp={t}, which leaves a remainder",
-    )
+    """Raises RingsideError with the first of the objections."""
+    for objection in objections(plan, model):
+        raise RingsideError(objection)

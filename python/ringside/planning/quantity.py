@@ -8,12 +8,19 @@
     symbols(bytes)    s b h (10 + 24 / t + 5 a s / (h t))
     numbers(bytes)    2,048 x 4 x 6,144 x (10 + 24 / 8 + 5 x 64 x 2,048 / (6,144 x 8))
 
-So `ringside account --explain` prints the formula that was computed, and no other. Within
-values_only() named() and term() return plain numbers, and the same formulas are fast.
+So `ringside account --explain` prints the formula that was computed, and no other. A function that
+is a line of a derivation says above itself what it computes:
+
+    @formula("P_router", "the matrix that chooses experts", source="Jiang et al. 2024")
+    def router(model: Model) -> float:
+        return named("d", model.d_model) * named("E", model.experts.routed)
+
+Within values_only() all of them return plain numbers, and the same formulas are fast.
 """
 
 import contextlib
 import enum
+import functools
 import math
 import operator
 from typing import Any, Callable, Iterator, Tuple
@@ -160,6 +167,22 @@ def term(
     self = Term(float(formula), symbol)
     self.what, self.formula, self.unit, self.source = what, formula, unit, source
     return self
+
+
+def formula(
+    symbol: str, what: str, unit: Unit = Unit.NUMBER, source: str = ""
+) -> Callable[[Callable[..., float]], Callable[..., Term]]:
+    """Makes a term() of what the function below computes."""
+
+    def decorator(compute: Callable[..., float]) -> Callable[..., Term]:
+        @functools.wraps(compute)
+        def line(*arguments: Any) -> Term:
+            value = compute(*arguments)
+            return term(symbol, what, value, unit, source) if _keeps_formulas else float(value)
+
+        return line
+
+    return decorator
 
 
 def formula_of(of: float) -> float:

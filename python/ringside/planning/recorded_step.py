@@ -3,11 +3,22 @@ a simulation, and are compared, or simulated again with another schedule or netw
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ringside.planning.json_fields import NOT_NEGATIVE, JsonFields, read_json_file, require
 from ringside.planning.stage_load import MeasuredStage
+
+# The class of the palette of each phase; others are "other".
+PHASES = {
+    "forward": "forward",
+    "backward": "backward",
+    "backward input": "backward",
+    "backward weight": "weight",
+    "optimizer": "optimizer",
+    "clip": "optimizer",
+}
 
 
 @dataclass
@@ -41,15 +52,7 @@ class Span:
         """As a class of the palette."""
         if self.kind in ("call", "wait"):
             return self.kind
-        if self.kind == "op":
-            return "other"
-        if self.name == "forward":
-            return "forward"
-        if self.name == "backward weight":
-            return "weight"
-        if self.name.startswith("backward"):
-            return "backward"
-        return "optimizer" if self.name in ("optimizer", "clip") else "other"
+        return PHASES.get(self.name, "other") if self.kind == "phase" else "other"
 
     @property
     def part(self) -> str:
@@ -119,28 +122,19 @@ def times_of(event: JsonFields) -> Tuple[float, float]:
 def span_of(event: JsonFields) -> Span:
     kind, name = event.text("cat"), event.text("name")
     args = event.object("args") if event.has("args") else JsonFields({}, "")
-    span = Span(
-        kind if kind in ("call", "wait", "phase") else "op",
-        name,
-        args.text("data", ""),
-        *times_of(event),
-    )
-    if kind == "call":
-        span.size = int(args.number("bytes", NOT_NEGATIVE, 0))
-        span.queued = args.number("queued_us", NOT_NEGATIVE, span.start * 1e6) * 1e-6
-    return span
+    about, (start, end) = args.text("data", ""), times_of(event)
+    if kind != "call":
+        return Span(kind if kind in ("wait", "phase") else "op", name, about, start, end)
+    size = int(args.number("bytes", NOT_NEGATIVE, 0))
+    queued = args.number("queued_us", NOT_NEGATIVE, start * 1e6) * 1e-6
+    return Span(kind, name, about, start, end, size, queued)
 
 
 def step_of(event: JsonFields) -> Step:
     """What the receiver got in a step of a call: "all_reduce step 3"."""
-    number = re.search(r"\d+$", event.text("name"))
-    return Step(
-        int(number[0]) if number else 0,
-        -1,
-        0.0,
-        times_of(event)[1],
-        int(event.object("args").number("bytes", NOT_NEGATIVE)),
-    )
+    number, (_, arrived) = re.search(r"\d+$", event.text("name")), times_of(event)
+    size = int(event.object("args").number("bytes", NOT_NEGATIVE))
+    return Step(int(number[0]) if number else 0, -1, 0.0, arrived, size)
 
 
 def read_traces(path: str) -> List[RankTrace]:
@@ -190,26 +184,19 @@ def chrome_trace(ranks: List[RankTrace]) -> Dict[str, Any]:
     tracks = {"compute": 0, "communication": 1}
     for trace in ranks:
 
-        def about(what: str, track: int, args: Dict[str, Any], rank: int = trace.rank) -> None:
-            events.append(
-                {"ph": "M", "name": what, "pid": rank, "tid": track, "ts": 0.0, "args": args}
-            )
+        def about(what: str, track: int, **args: Any) -> None:
+            place = {"pid": trace.rank, "tid": track, "ts": 0.0}
+            events.append({"ph": "M", "name": what, **place, "args": args})
 
-        about("process_name", 0, {"name": trace.name})
-        about("process_sort_index", 0, {"sort_index": trace.rank})
+        about("process_name", 0, name=trace.name)
+        about("process_sort_index", 0, sort_index=trace.rank)
         for name, track in tracks.items():
-            about("thread_name", track, {"name": name})
-            about("thread_sort_index", track, {"sort_index": track})
+            about("thread_name", track, name=name)
+            about("thread_sort_index", track, sort_index=track)
         for span in trace.spans:
-            event = {
-                "ph": "X",
-                "name": span.name,
-                "pid": trace.rank,
-                "tid": tracks[span.track],
-                "ts": span.start * 1e6,
-                "cat": span.kind,
-                "dur": span.seconds * 1e6,
-            }
+            event: Dict[str, Any] = {"ph": "X", "name": span.name}
+            event.update(pid=trace.rank, tid=tracks[span.track], ts=span.start * 1e6)
+            event.update(cat=span.kind, dur=span.seconds * 1e6)
             args: Dict[str, Any] = {"data": span.about} if span.about else {}
             if span.kind == "call":
                 args.update(bytes=span.size, queued_us=span.start * 1e6)
@@ -238,36 +225,35 @@ def step_parts(ranks: List[RankTrace]) -> Dict[str, float]:
 def stages_of_trace(ranks: List[RankTrace]) -> List[MeasuredStage]:
     """The computations of each stage: means over ranks, micro-batches and steps, without the waits
     within them. A run without a pipeline has one stage."""
-    stages: Dict[int, Dict[str, List[float]]] = {}
+    seen: Dict[Tuple[int, str], List[float]] = defaultdict(list)
     for trace in ranks:
-        add_rank(trace, stages)
+        for key, seconds in computations_of(trace):
+            seen[key].append(seconds)
 
-    def mean(stage: Dict[str, List[float]], name: str) -> float:
-        return sum(stage[name]) / len(stage[name]) if name in stage else 0.0
+    def mean(stage: int, name: str) -> float:
+        seconds = seen.get((stage, name), [0.0])
+        return sum(seconds) / len(seconds)
 
+    ending = "must be one of `ringside train --trace`"
+    numbers = sorted({stage for stage, _ in seen})
+    require(numbers, f"the trace shows no forward: it {ending}")
     measured: List[MeasuredStage] = []
-    for number in sorted(stages):
+    for at, number in enumerate(numbers):
         require(
-            number == len(measured),
-            f"the trace shows stage {number} but not stage "
-            f"{len(measured)}: it must be one of all ranks",
+            number == at,
+            f"the trace shows stage {number} but not stage {at}: it must be one of all ranks",
         )
-        stage = stages[number]
-        forward, weight = mean(stage, "forward"), mean(stage, "backward weight")
-        whole = mean(stage, "backward") + mean(stage, "backward input") + weight
-        require(
-            forward > 0 and whole > 0,
-            f"the trace shows no "
-            f"{'backward' if forward > 0 else 'forward'} of stage {number}: it must be one of "
-            "`ringside train --trace`",
-        )
-        measured.append(MeasuredStage(forward, whole, weight, mean(stage, "update")))
-    require(measured, "the trace shows no forward: it must be one of `ringside train --trace`")
+        forward, weight = mean(number, "forward"), mean(number, "backward weight")
+        backward = mean(number, "backward") + mean(number, "backward input") + weight
+        for name, seconds in (("forward", forward), ("backward", backward)):
+            require(seconds > 0, f"the trace shows no {name} of stage {number}: it {ending}")
+        measured.append(MeasuredStage(forward, backward, weight, mean(number, "update")))
     return measured
 
 
-def add_rank(trace: RankTrace, stages: Dict[int, Dict[str, List[float]]]) -> None:
-    """Adds what one rank shows. The update is that of all its stages; each gets an equal part."""
+def computations_of(trace: RankTrace) -> Iterator[Tuple[Tuple[int, str], float]]:
+    """The seconds of each (stage, phase) that one rank shows, one after the other. The update is
+    that of all its stages; each gets an equal part."""
     here: Set[int] = set()
     update, steps = 0.0, 0
     shown = [span for span in trace.spans if span.part in ("step", "update", "forward", "backward")]
@@ -279,7 +265,7 @@ def add_rank(trace: RankTrace, stages: Dict[int, Dict[str, List[float]]]) -> Non
         else:  # of an action, "2B3"; in a run without a pipeline there is no text, and stage 0
             digits = re.match(r"\d+", span.about)
             stage = int(digits[0]) if digits else 0
-            stages.setdefault(stage, {}).setdefault(span.name, []).append(busy)
             here.add(stage)
+            yield (stage, span.name), busy
     for stage in here:
-        stages[stage].setdefault("update", []).append(update / max(1, steps) / len(here))
+        yield (stage, "update"), update / max(1, steps) / len(here)

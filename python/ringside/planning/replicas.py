@@ -1,191 +1,133 @@
-"""The replicas of a plan: durations of their stages on the network, and which are alike."""
+"""The replicas of a plan: the durations of their stages on the network, and which are alike."""
 
+from dataclasses import replace
+from functools import cache
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ringside.planning.longest_path import Replica, StageTimes, UnitCalls
+from ringside.planning.longest_path import Duration, Factors, Replica, StageTimes, Times
 from ringside.planning.machine import Machine
-from ringside.planning.network import MeshRanks, Network, RankGroup
+from ringside.planning.network import MeshRanks, Network, RankGroup, pair
+from ringside.planning.pipeline import REDUCE
 from ringside.planning.plan import Plan
-from ringside.planning.stage_load import Calls, PlanLoad
+from ringside.planning.stage_load import Calls, PlanLoad, StageLoad
 from ringside.planning.stragglers import Stragglers
 
-Shape = Tuple[int, ...]  # the levels of the groups of a rank
+# The parts of an action, as Calls.when names them. Gathers and scatters share a whole backward.
+PARTS = {"B": ("I", "W"), **{kind: (kind,) for kind in ("F", "I", "W", "SEND_F", "SEND_B")}}
+
+
+def times_of(
+    load: StageLoad, seconds: Sequence[float], overlap: float, reduces_each: bool
+) -> StageTimes:
+    """The durations of a stage, if each of its calls takes so many `seconds`."""
+
+    def duration(parts: Sequence[str]) -> Duration:
+        computing = sum(load.computing.get(part, 0.0) for part in parts)
+        block = computing / len(parts) / load.blocks
+        exposed = [
+            calls.exposed(each, block, overlap)
+            for part in parts
+            for calls, each in zip(load.calls, seconds)
+            if calls.when == part
+        ]
+        return Duration(computing, sum(exposed))
+
+    buckets, bucket = 0, 0.0
+    for calls, each in zip(load.calls, seconds):
+        if calls.when == REDUCE:
+            buckets, bucket = int(calls.count), each
+    return StageTimes(
+        **{kind: duration(parts) for kind, parts in PARTS.items()},
+        buckets=buckets,
+        bucket=bucket,
+        delay=(1 - overlap) * bucket * buckets,
+        reduces_each=reduces_each,
+    )
 
 
 class Replicas:
-    """Computes the durations of one replica after the other. `rank_of[s]` is the pipeline rank of
-    stage s."""
+    """What the replicas of a plan take; `rank_of[s]` is the pipeline rank of stage s. An axis that
+    is `silent` communicates in no time."""
 
     def __init__(self, plan: Plan, load: PlanLoad, rank_of: Sequence[int], machine: Machine):
-        self.load, self.rank_of, self.overlap = load, rank_of, machine.overlap
-        self.network, self.mesh = Network(machine), MeshRanks(plan.mesh)
-        self.count, self.pipeline_ranks = plan.mesh.data_ranks(), plan.mesh.size("pp")
-        self.state_axis = plan.state_axis
-        self.one_axis = sum(plan.mesh.size(axis) > 1 for axis in ("dp", "fsdp", "ep")) <= 1
-        # Of the units, and [data][pipeline rank] the shapes that times_of() depends on.
-        self.units = [
-            [self.mesh.unit(rank, data) for rank in range(self.pipeline_ranks)]
-            for data in range(self.count)
-        ]
-        self.shapes = [
-            tuple(self._shape(rank, data) for rank in range(self.pipeline_ranks))
-            for data in range(self.count)
-        ]
-        self.silent: Optional[str] = None  # an axis whose communication takes no time
-        self._known: Dict[Tuple[Optional[str], Tuple[Shape, ...]], Tuple[StageTimes, ...]] = {}
+        self.plan, self.load, self.rank_of, self.machine = plan, load, rank_of, machine
+        self.network, self.mesh = Network(machine), MeshRanks(plan)
+        # [replica][stage] the seconds of each of the stage's calls
+        stages, replicas = range(len(load.stages)), range(plan.mesh.data_ranks())
+        self.seconds = [[self._seconds(stage, data) for stage in stages] for data in replicas]
+        self._known: Dict[Tuple[int, Tuple[float, ...]], StageTimes] = {}
 
-    def make(
-        self, stragglers: Stragglers, fold: bool, silent: Optional[str] = None
-    ) -> List[Replica]:
+    def group_of(self, calls: Calls, stage: int, data: int) -> RankGroup:
+        """Those that make these calls of a stage; of messages along pp, both ends."""
+        rank = self.rank_of[stage]
+        if calls.axis != "pp":
+            return self.mesh.group(calls.axis, rank, data)
+        other = self.rank_of[stage + (1 if calls.when == "SEND_F" else -1)]
+        return pair(self.mesh.rank(rank, data), self.mesh.rank(other, data))
+
+    def _seconds(self, stage: int, data: int) -> List[float]:
+        def seconds(calls: Calls) -> float:
+            group = self.group_of(calls, stage, data)
+            return self.network.seconds(calls.collective, group, calls.size)
+
+        return [seconds(each) for each in self.load.stages[stage].calls]
+
+    def seconds_of(self, stage: int, data: int, silent: Optional[str]) -> Tuple[float, ...]:
+        """The same, if an axis is silent."""
+        seconds = zip(self.load.stages[stage].calls, self.seconds[data][stage])
+        return tuple(0.0 if calls.axis == silent else each for calls, each in seconds)
+
+    def stages(self, data: int, silent: Optional[str] = None) -> Tuple[StageTimes, ...]:
+        """Replicas whose calls take equally long share the times of a stage."""
+        times: List[StageTimes] = []
+        for stage, load in enumerate(self.load.stages):
+            key = stage, self.seconds_of(stage, data, silent)
+            if key not in self._known:
+                self._known[key] = times_of(
+                    load, key[1], self.machine.overlap, self.plan.stage == 2
+                )
+            times.append(self._known[key])
+        return tuple(times)
+
+    def make(self, stragglers: Stragglers, fold: bool) -> List[Replica]:
         """All replicas, or with `fold` one of those that nothing distinguishes: the same durations
         and the same slow ranks. With two axes that divide the batch it also matters with whom a
         replica communicates, so then only all or none are folded."""
-        self.silent = silent
-        everyone = [self._replica(data) for data in range(self.count)]
+        every = [self._replica(data) for data in range(self.plan.mesh.data_ranks())]
         if not fold or stragglers.jitter > 0:
-            return everyone
-        folded: Dict[Tuple[Tuple[StageTimes, ...], Tuple[float, ...]], Replica] = {}
-        for replica in everyone:
-            key = (replica.stages, slowness_of(replica, stragglers))
-            known = folded.setdefault(key, replica)
-            if known is not replica:
-                known.count += 1
-        if self.one_axis or len(folded) == 1:
-            return list(folded.values())
-        for replica in everyone:
-            replica.count = 1
-        return everyone
+            return every
+        alike: Dict[object, List[Replica]] = {}
+        for each in every:
+            slow = [stragglers.factors(unit, 0) for unit in each.units] if stragglers.slow else []
+            alike.setdefault((each.stages, *slow), []).append(each)
+        axes = sum(self.plan.mesh.size(axis) > 1 for axis in ("dp", "fsdp", "ep"))
+        if axes > 1 and len(alike) > 1:
+            return every
+        return [replace(same[0], count=len(same)) for same in alike.values()]
 
     def _replica(self, data: int) -> Replica:
-        shards = self.mesh.group(self.state_axis, True, 0, data).first
-        first = self.mesh.first_of_experts(data)
-        if self.load.has_shards:
-            first = self.mesh.group(self.state_axis, True, 0, first).first
-        return Replica(self._stages(data), self.units[data], 1, shards, first)
+        mesh, axis = self.mesh, self.plan.state_axis
+        in_step = mesh.first_of_experts(data)
+        if self.plan.shards_parameters:
+            in_step = mesh.group(axis, 0, in_step).first
+        units = [mesh.unit(rank, data) for rank in range(self.plan.mesh.size("pp"))]
+        reduced = mesh.group(axis, 0, data).first
+        return Replica(data, self.stages(data), units, 1, reduced, in_step)
 
-    def _shape(self, rank: int, data: int) -> Shape:
-        mesh, network = self.mesh, self.network
-        here = [
-            mesh.along("tp", rank, data),
-            mesh.along("cp", rank, data),
-            mesh.along("ep", rank, data),
-            mesh.group(self.state_axis, True, rank, data),
-        ]
-        others = {
-            self.rank_of[stage + way]
-            for stage, holder in enumerate(self.rank_of)
-            for way in (-1, 1)
-            if holder == rank and 0 <= stage + way < len(self.rank_of)
-        }
-        here.append(here[1]._replace(count=2))  # the messages of a ring along cp
-        a = mesh.rank(rank, data)
-        for b in (mesh.rank(other, data) for other in sorted(others) if other != rank):
-            here.append(RankGroup(min(a, b), 2, abs(a - b)))
-        return tuple(network.level_of(group) for group in here)
-
-    def _stages(self, data: int) -> Tuple[StageTimes, ...]:
-        """Replicas of the same shape share them."""
-        key = (self.silent, self.shapes[data])
-        if key not in self._known:
-            self._known[key] = tuple(
-                self._times_of(stage, data) for stage in range(len(self.load.stages))
-            )
-        return self._known[key]
-
-    def _times_of(self, stage: int, data: int) -> StageTimes:
-        load, rank, mesh = self.load.stages[stage], self.rank_of[stage], self.mesh
-        tensor, experts = mesh.along("tp", rank, data), mesh.along("ep", rank, data)
-        context, state = mesh.along("cp", rank, data), self.state_axis
-        shards = mesh.group(state, True, rank, data)
-
-        def waited(
-            tensor_calls: List[Calls],
-            context_calls: List[Calls],
-            attention: float,
-            expert_calls: List[Calls],
-        ) -> float:
-            seconds = 0.0
-            for calls in tensor_calls:
-                seconds += self._seconds(calls, "tp", tensor)
-            seconds += self._context_seconds(context_calls, attention, context)
-            for calls in expert_calls:
-                seconds += self._seconds(calls, "ep", experts)
-            return seconds
-
-        buckets = 0 if self.silent == state else int(load.reduce.count)
-        return StageTimes(
-            load.forward,
-            load.input,
-            load.weight,
-            waited(
-                load.tensor_forward,
-                load.context_forward,
-                load.attention_forward,
-                load.expert_forward,
-            ),
-            waited(
-                load.tensor_backward,
-                load.context_backward,
-                load.attention_backward,
-                load.expert_backward,
-            ),
-            self._units(load.gather_forward, shards),
-            self._units(load.gather_backward, shards),
-            self._units(load.scatter, shards),
-            load.blocks,
-            self._message_seconds(stage, stage + 1, data),
-            self._message_seconds(stage, stage - 1, data),
-            buckets,
-            self._seconds(load.reduce, state, shards) / buckets if buckets > 0 else 0.0,
-            load.reduces_each,
-        )
-
-    def _seconds(self, calls: Calls, axis: str, group: RankGroup) -> float:
-        if calls.count == 0 or self.silent == axis:
-            return 0.0
-        return calls.count * self.network.collective_seconds(calls.collective, group, calls.size)
-
-    def _context_seconds(self, all_calls: List[Calls], attention: float, group: RankGroup) -> float:
-        """What `attention` seconds of computing do not hide of a ring's messages; or all of
-        collectives."""
-        if self.silent == "cp":
-            return 0.0
-        waited = passed_on = 0.0
-        for calls in all_calls:
-            if calls.collective == "point_to_point":
-                passed_on += calls.count * self.network.message_seconds(
-                    group.first, group.first + group.stride, calls.size
-                )
-            else:
-                waited += calls.count * self.network.collective_seconds(
-                    calls.collective, group, calls.size
-                )
-        return waited + passed_on - min(self.overlap * passed_on, attention)
-
-    def _units(self, calls: Calls, group: RankGroup) -> UnitCalls:
-        if calls.count == 0:
-            return UnitCalls()
-        seconds = self._seconds(calls, self.state_axis, group) / calls.count
-        return UnitCalls(calls.count, seconds, calls.hidden)
-
-    def _message_seconds(self, stage: int, other: int, data: int) -> float:
-        if not 0 <= other < len(self.rank_of) or self.silent == "pp":
-            return 0.0
-        here, there = self.rank_of[stage], self.rank_of[other]
-        if here == there:
-            return 0.0
-        return self.network.message_seconds(
-            self.mesh.rank(here, data), self.mesh.rank(there, data), self.load.message_bytes
-        )
+    def silenced(self, replicas: Sequence[Replica], silent: Optional[str]) -> List[Replica]:
+        """The same replicas, if an axis communicates in no time."""
+        return [replace(each, stages=self.stages(each.data, silent)) for each in replicas]
 
 
-def slowness_of(replica: Replica, stragglers: Stragglers) -> Tuple[float, ...]:
-    """The factors of a replica's ranks, empty if all are 1."""
-    if not stragglers.slow:
-        return ()
-    factors = tuple(
-        stragglers.factor(unit.first + i * unit.stride, 0)
-        for unit in replica.units
-        for i in range(unit.count)
-    )
-    return factors if any(factor != 1 for factor in factors) else ()
+def factors_of(replicas: Sequence[Replica], stragglers: Stragglers) -> Factors:
+    """Of action `index` of a pipeline rank, for each replica: the factor of the slowest rank of its
+    unit."""
+    nobody = [1.0] * len(replicas)
+
+    @cache
+    def factors(rank: int, index: int) -> Times:
+        if not stragglers.any():
+            return nobody
+        return [max(stragglers.factors(each.units[rank], index)) for each in replicas]
+
+    return factors

@@ -1,14 +1,13 @@
 """Schedules from files: the program `ringside` reads, proves, times and lowers them."""
 
-import json
 import re
 from functools import cache
 from typing import List, Tuple
 
 from ringside.library import RingsideError
+from ringside.planning.from_program import figures_of
 from ringside.planning.pipeline import COMPUTATIONS
 from ringside.planning.schedules import Action, Schedule
-from ringside.program import run
 
 
 def read(name: str, ranks: int, micro_batches: int) -> Schedule:
@@ -38,25 +37,14 @@ def idle_share(name: str, ranks: int, micro_batches: int) -> float:
 @cache
 def _read(name: str, ranks: int, micro_batches: int) -> Tuple[Schedule, float, float]:
     """The schedule, its step, and the busiest rank's time in it."""
-    done = run(
-        [
-            "step",
-            "pipeline",
-            name,
-            "-n",
-            str(ranks),
-            "--micro-batches",
-            str(micro_batches),
-            "--json",
-            "-",
-        ]
-    )
-    if done.returncode != 0:
-        said = re.sub(r"^ringside: |\nTry: .*", "", done.stderr.strip())
+    words = ["step", "pipeline", name, "-n", str(ranks), "--micro-batches", str(micro_batches)]
+    try:
+        told = figures_of(words)
+    except RingsideError as error:
+        said = str(error)
         if said.startswith(f"{name}: "):  # the findings of the proof, one in each line
             said = f"{name} cannot run: " + said[len(name) + 2 :].replace("\n", "; ")
-        raise RingsideError(said)
-    told = json.loads(done.stdout)
+        raise RingsideError(said) from None
     rank_of = [0] * told["stages"]
     for rank, each in enumerate(told["of_rank"]):
         for stage in each["stages"]:

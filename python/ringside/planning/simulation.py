@@ -9,22 +9,21 @@ may differ, a message may cross a slower network than another, ranks may be slow
 behind what follows from the schedule.
 """
 
-from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ringside.planning import schedule_file
 from ringside.planning.formulas.work import model_flops, model_flops_utilization
 from ringside.planning.json_fields import require
-from ringside.planning.longest_path import Replica, Timeline, Times, Walk
-from ringside.planning.machine import Level, Machine
+from ringside.planning.longest_path import Factors, Replica, Timeline, Walk
+from ringside.planning.machine import Machine
 from ringside.planning.model import Model, on_mesh
-from ringside.planning.network import MeshRanks, Network, RankGroup
-from ringside.planning.pipeline import lower, make_schedule
+from ringside.planning.pipeline import in_order, lower, make_schedule
 from ringside.planning.plan import Plan, stages_per_rank, validate
 from ringside.planning.quantity import values_only
-from ringside.planning.replicas import Replicas
+from ringside.planning.replicas import Replicas, factors_of
 from ringside.planning.schedules import GENERATORS, Schedule
-from ringside.planning.stage_load import Calls, MeasuredStage, PlanLoad, load_of, take_measured
+from ringside.planning.stage_load import UPDATE, MeasuredStage, PlanLoad, load_of, take_measured
 from ringside.planning.stragglers import Stragglers
 
 
@@ -59,10 +58,11 @@ class Simulation:
     exposed: List[Tuple[str, float]]
     loads: List[LinkLoad]
     utilization: float
-    tokens: int = field(init=False)  # of a step, over all ranks
 
-    def __post_init__(self) -> None:
-        self.tokens = self.plan.batch * self.plan.sequence
+    @property
+    def tokens(self) -> int:
+        """Of a step, over all ranks."""
+        return self.plan.batch * self.plan.sequence
 
     @property
     def tokens_per_second(self) -> float:
@@ -99,43 +99,38 @@ def simulate(
             f"rank {rank} cannot be slow: the mesh {mesh.text()} has "
             f"the ranks 0 to {mesh.ranks() - 1}",
         )
-    lowered = schedule_of(plan)
-    load = load_of(model, plan, machine)
+    lowered, load = schedule_of(plan), load_of(model, plan, machine)
     if measured:
         take_measured(measured, load)
-    replicas = Replicas(plan, load, lowered.rank_of, machine)
-    factors: Dict[Tuple[int, int], Optional[Times]] = {}
+    of_plan = Replicas(plan, load, lowered.rank_of, machine)
+    replicas, nodes = of_plan.make(stragglers, fold), in_order(lowered)
+    factors = factors_of(replicas, stragglers)
 
-    def run(silent: Optional[str] = None) -> "Run":
-        some = replicas.make(stragglers, fold, silent)
-        return run_of(replicas, lowered, some, machine, stragglers, factors, silent)
+    def run(factors: Factors, silent: Optional[str] = None) -> Tuple[float, Timeline, float]:
+        """The step, its longest path, and the update."""
+        path = Walk(lowered, nodes, of_plan.silenced(replicas, silent), factors).run()
+        optimizer = update_seconds(of_plan, lowered, factors, silent)
+        return path.reduced + optimizer, path, optimizer
 
-    first = run()
-    exposed = [(axis, first.step - run(axis).step) for axis in mesh.axes() if mesh.size(axis) > 1]
-    undisturbed = None
-    if stragglers.any():
-        nobody = Stragglers()
-        undisturbed = run_of(
-            replicas, lowered, replicas.make(nobody, True), machine, nobody, {}, None
-        ).step
+    step, timeline, optimizer = run(factors)
+    exposed = [(axis, step - run(factors, axis)[0]) for axis in mesh.axes() if mesh.size(axis) > 1]
+    undisturbed = run(factors_of(replicas, Stragglers()))[0] if stragglers.any() else None
     with values_only():
-        utilization = model_flops_utilization(
-            model_flops(model, plan), first.step, mesh.ranks(), machine
-        )
+        utilization = model_flops_utilization(model_flops(model, plan), step, mesh.ranks(), machine)
     return Simulation(
         model,
         plan,
         machine,
         load,
         lowered,
-        first.replicas,
-        first.timeline,
-        first.step,
-        first.timeline.bubble(first.replicas),
-        first.optimizer,
+        replicas,
+        timeline,
+        step,
+        timeline.bubble(replicas),
+        optimizer,
         undisturbed,
         exposed,
-        loads_of(plan, load, lowered, Network(machine)),
+        loads_of(of_plan, lowered),
         utilization,
     )
 
@@ -167,90 +162,44 @@ def require_order(plan: Plan) -> None:
     )
 
 
-@dataclass
-class Run:
-    """One pass of the engine."""
-
-    replicas: List[Replica]
-    timeline: Timeline
-    optimizer: float
-
-    @property
-    def step(self) -> float:
-        return self.timeline.reduced + self.optimizer
-
-
-def run_of(
-    of: Replicas,
-    lowered: Schedule,
-    replicas: List[Replica],
-    machine: Machine,
-    stragglers: Stragglers,
-    factors: Dict[Tuple[int, int], Optional[Times]],
-    silent: Optional[str],
-) -> Run:
-    walk = Walk(lowered, replicas, machine.overlap, stragglers, factors)
-    timeline = walk.run()
-    return Run(replicas, timeline, update_seconds(walk, of, silent))
-
-
-def update_seconds(walk: Walk, of: Replicas, silent: Optional[str]) -> float:
+def update_seconds(
+    of_plan: Replicas, lowered: Schedule, factors: Factors, silent: Optional[str]
+) -> float:
     """The update on the slowest rank. It begins when the norm of all gradients is known, so when
     the last rank has reduced its own."""
-    ranks, load = len(walk.lowered.actions), of.load
-    optimizer, gather = [0.0] * ranks, [0.0] * ranks
-
-    def seconds(calls: Calls, axis: str, rank: int) -> float:
-        if calls.count == 0 or silent == axis:
-            return 0.0
-        group = of.mesh.group(axis, axis == load.state_axis, rank, 0)
-        return calls.count * of.network.collective_seconds(calls.collective, group, calls.size)
-
-    for each, rank in zip(load.stages, walk.lowered.rank_of):
+    optimizer, gather = [0.0] * lowered.ranks, [0.0] * lowered.ranks
+    for stage, (each, rank) in enumerate(zip(of_plan.load.stages, lowered.rank_of)):
         optimizer[rank] += each.optimizer
-        gather[rank] += (
-            seconds(each.gather_updated, load.state_axis, rank)
-            + seconds(each.average_copies, "dp", rank)
-            + seconds(each.average_shared, "ep", rank)
+        gather[rank] += sum(
+            calls.count * seconds
+            for calls, seconds in zip(each.calls, of_plan.seconds_of(stage, 0, silent))
+            if calls.when == UPDATE
         )
-    longest = 0.0
-    for rank in range(ranks):
-        factors = walk.factors_of(rank, len(walk.lowered.actions[rank]))
-        most = 1.0 if factors is None else max(factors)
-        longest = max(longest, most * optimizer[rank] + gather[rank])
-    return longest
+    return max(
+        max(factors(rank, len(actions))) * optimizer[rank] + gather[rank]
+        for rank, actions in enumerate(lowered.actions)
+    )
 
 
-def loads_of(plan: Plan, load: PlanLoad, lowered: Schedule, network: Network) -> List[LinkLoad]:
+def loads_of(of_plan: Replicas, lowered: Schedule) -> List[LinkLoad]:
     """What a rank of a stage sends, by level and axis: of all pipeline ranks the most."""
-    mesh, m = MeshRanks(plan.mesh), plan.micro_batches
-    order = {axis: i for i, axis in enumerate(("pp", "dp", "fsdp", "cp", "tp", "ep"))}
+    plan, network = of_plan.plan, of_plan.network
+    order = ("pp", "dp", "fsdp", "cp", "tp", "ep")
     loads: Dict[Tuple[str, str], LinkLoad] = {}
-    for rank in range(len(lowered.actions)):
+    for rank in range(lowered.ranks):
         sent: Dict[Tuple[int, int], LinkLoad] = {}
-
-        def sends(
-            axis: str, group: RankGroup, size: float, level_of: Callable[[RankGroup], Level]
-        ) -> None:
-            level = level_of(group)
-            here = sent.setdefault(
-                (network.level_of(group), order[axis]), LinkLoad(level.name, axis)
-            )
-            here.sent_bytes += size
-            here.seconds += size / level.rate()
-
         for stage in lowered.stages_of(rank):
-            each = load.stages[stage]
-            for axis, calls, times in load.calls_of(each, m):
-                group = mesh.group(axis, axis == load.state_axis, rank, 0)
-                if calls.count > 0 and group.count > 1:
-                    sends(axis, group, times * calls.sent(group.count), network.level_of_ring)
-            if each.tensor_sums > 0:
-                sends("tp", mesh.along("tp", rank, 0), each.tensor_sums, network.level_of_ring)
-            for other in (stage + 1, stage - 1):
-                if 0 <= other < lowered.stages and lowered.rank_of[other] != rank:
-                    a, b = sorted((mesh.rank(rank, 0), mesh.rank(lowered.rank_of[other], 0)))
-                    sends("pp", RankGroup(a, 2, b - a), m * load.message_bytes, network.level_along)
+            for calls in of_plan.load.stages[stage].calls:
+                group, axis = of_plan.group_of(calls, stage, 0), calls.axis
+                if group.count < 2:
+                    continue
+                level = (network.level_along if axis == "pp" else network.level_of_ring)(group)
+                here = sent.setdefault(
+                    (network.level_of(group), order.index(axis)), LinkLoad(level.name, axis)
+                )
+                size = calls.times(plan) * calls.sent(group.count)
+                here.sent_bytes += size
+                here.seconds += size / level.rate()
         for _, here in sorted(sent.items()):
             most = loads.setdefault((here.level, here.axis), LinkLoad(here.level, here.axis))
             most.sent_bytes = max(most.sent_bytes, here.sent_bytes)

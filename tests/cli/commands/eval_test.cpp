@@ -153,9 +153,9 @@ TEST_CASE("eval reads a sharded checkpoint and gives bits per byte if a token's 
   directory.write("tokenizer.json", "{}");
   const Outcome unreadable = eval(directory.path(), reference / "tokens.json");
   CHECK(unreadable.exit_code == 0);
-  CHECK(contains(unreadable.out, "no bits per byte: the tokenizer " +
-                                     (directory.path() / "tokenizer.json").string() +
-                                     " cannot be used: "));
+  CHECK(contains(unreadable.out,
+                 "no bits per byte: " + (directory.path() / "vocabulary.json").string() +
+                     " is missing: `ringside tokenize --tokenizer "));
 }
 
 TEST_CASE("eval reports wrong tokens and missing files in one sentence") {

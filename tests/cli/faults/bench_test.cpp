@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "bench/backends/machine_limits.hpp"
 #include "collectives/algorithms/catalogue.hpp"
-#include "collectives/backends/machine_limits.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/collectives/worlds.hpp"
 
@@ -48,7 +48,7 @@ TEST_CASE("the bare ring names its silent neighbour after RINGSIDE_TIMEOUT") {
   const auto port = tests::free_port();
   std::latch rank_0_ended(1);
   const auto outcomes = tests::on_threads(2, [&](int rank) {
-    const auto ring = collectives::make_bare_ring(tests::rank_info_of(rank, 2, port));
+    const auto ring = cli::make_bare_ring(tests::rank_info_of(rank, 2, port));
     collectives::Call call;
     call.collective = collectives::Collective::all_reduce;
     call.count = 1000;

@@ -33,10 +33,9 @@ const std::vector<Reader> readers{
        std::filesystem::remove(folder + "/model.safetensors");
        return std::vector<std::string>{"generate", "--init", folder, "--tokens", "1"};
      }},
-    {"tokenizer.json",
+    {"text.corpus.json",
      [](const std::string& folder) {
-       return std::vector<std::string>{"tokenize", "--tokenizer", folder + "/tokenizer.json",
-                                       "text"};
+       return std::vector<std::string>{"train", "--data", folder + "/text.u16", "--steps", "1"};
      }},
     {"tokens.json",
      [](const std::string& folder) {

@@ -105,7 +105,7 @@ std::vector<std::set<std::string>> options_of_train() {
 const std::set<std::string> a_ranks_own{
     "--help", "--help-all", "--ranks",
     "--backend",                              // compared when the ranks meet
-    "--data", "--tokenizer",                  // the trainer compares the text and the tokenizer
+    "--data",                                 // the trainer compares the text and the vocabulary
                                               // themselves
     "--model",                                // a name for sizes, which are compared
     "--link", "--threads", "--memory-limit",  // of a rank and its host

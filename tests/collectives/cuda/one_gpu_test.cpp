@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/nccl.hpp"
 #include "collectives/cuda/cuda_backends.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/half.hpp"

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "collectives/backends/library_backends.hpp"
+#include "collectives/backends/nccl.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/collectives/cuda/skipped.hpp"
 #include "tests/sample.hpp"

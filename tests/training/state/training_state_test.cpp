@@ -20,14 +20,13 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "tests/transformer/encoded_text.hpp"
 #include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
 #include "training/memory_need.hpp"
 #include "training/state/background_save.hpp"
 #include "training/strategies/single_process.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
-#include "transformer/tokenizer/bpe_trainer.hpp"
-#include "transformer/tokenizer/tokenizer_file.hpp"
 
 using namespace ringside;
 using namespace ringside::training;
@@ -38,9 +37,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Config small(const Vocabulary& vocabulary = {}) {
+Config small(std::int32_t vocabulary = 256) {
   Config config = tests::small_config();
-  config.vocabulary = vocabulary.size();
+  config.vocabulary = vocabulary;
   return config;
 }
 
@@ -54,11 +53,19 @@ TrainerOptions brief() {
   return options;
 }
 
+// The text as that many tokens; 256: as bytes.
+Corpus corpus_of(const Bytes& text, std::int32_t vocabulary) {
+  if (vocabulary == 256) return Corpus(text);
+  const TemporaryDirectory directory;
+  tests::PairTokenizer(vocabulary).write(directory.path() / "text.u16", text);
+  return read_corpus({directory.path() / "text.u16"});
+}
+
 // A model in training, as the program makes one.
 struct Run {
   explicit Run(DType dtype = DType::fp32, const TrainerOptions& options = brief(),
-               const Bytes& text = small_text(), const Vocabulary& vocabulary = {})
-      : corpus(text, vocabulary),
+               const Bytes& text = small_text(), std::int32_t vocabulary = 256)
+      : corpus(corpus_of(text, vocabulary)),
         model(small(vocabulary), dtype),
         trainer(model, corpus, strategy, options,
                 {[this](const StepReport& r) { loss = r.loss; }, {}}) {}
@@ -66,7 +73,7 @@ struct Run {
   // A run that continues from the checkpoint in `directory`.
   static std::unique_ptr<Run> resumed(const fs::path& directory, TrainerOptions options = brief(),
                                       const Bytes& text = small_text(),
-                                      const Vocabulary& vocabulary = {}) {
+                                      std::int32_t vocabulary = 256) {
     const SavedRun saved = read_run(directory);
     auto run = std::make_unique<Run>(saved.dtype, options, text, vocabulary);
     load_parameters(directory, run->model);
@@ -156,79 +163,70 @@ TEST_CASE("ten steps and ten more after loading equal twenty steps bit for bit")
   }
 }
 
-namespace {
-
-Vocabulary learnt(std::int64_t size) {
-  const Bytes text = small_text();
-  return Vocabulary(
-      train_bpe({reinterpret_cast<const char*>(text.data()), text.size()}, {.vocabulary = size}),
-      "mine");
-}
-
-}  // namespace
-
-TEST_CASE("a run with a tokenizer is saved with it and resumes bit for bit") {
-  const Vocabulary vocabulary = learnt(280);
-  Run whole(DType::fp32, brief(), small_text(), vocabulary),
-      half(DType::fp32, brief(), small_text(), vocabulary);
+TEST_CASE("a run on tokens is saved with its tokenizer and resumes bit for bit") {
+  const Vocabulary vocabulary = tests::PairTokenizer(280).vocabulary();
+  Run whole(DType::fp32, brief(), small_text(), 280), half(DType::fp32, brief(), small_text(), 280);
   whole.trainer.run();
   half.trainer.run(10);
   TemporaryDirectory directory;
   save_run(directory.path(), half.model, half.trainer, vocabulary);
-  const std::string file = (directory.path() / "tokenizer.json").string();
   CHECK(names_in(directory.path()) ==
         std::vector<std::string>{"config.json", "model.safetensors", "tokenizer.json",
-                                 "tokenizer_config.json", "training-10.safetensors"});
+                                 "tokenizer_config.json", "training-10.safetensors",
+                                 "vocabulary.json"});
+  CHECK(read_file(directory.path() / "tokenizer.json") == tests::PairTokenizer(280).json());
   CHECK(read_run(directory.path()).tokenizer == vocabulary.fingerprint());
 
-  const auto second = Run::resumed(directory.path(), brief(), small_text(),
-                                   Vocabulary::of_checkpoint(directory.path()));
+  const auto second = Run::resumed(directory.path(), brief(), small_text(), 280);
   second->trainer.run();
   CHECK(second->loss == whole.loss);
   CHECK((second->bits() == whole.bits()));
   CHECK_NOTHROW(
       save_run(directory.path(), second->model, second->trainer, vocabulary));  // over its own
 
+  const SavedRun saved = read_run(directory.path());
   const auto resume_with = [&](const Vocabulary& other) {
-    return error_of(
-        [&] { require_vocabulary_of(read_run(directory.path()), other.fingerprint()); });
+    return error_of([&] { require_vocabulary_of(saved, other, {"/text/a.txt", "/text/b"}); });
   };
   const std::string folder = directory.path().string();
   CHECK(resume_with(vocabulary) == "no error");
   CHECK(resume_with({}) == "the run in " + folder +
-                               " was trained with a tokenizer, but its tokenizer.json is "
-                               "missing: give the same tokenizer with --tokenizer");
-  CHECK(resume_with(learnt(270)) == "the run in " + folder +
-                                        " was trained with another tokenizer: give the same one "
-                                        "with --tokenizer, or leave out --tokenizer if its own "
-                                        "tokenizer.json still exists");
+                               " was trained with a tokenizer, and its text must be encoded: "
+                               "ringside tokenize --tokenizer " +
+                               folder +
+                               " --data /text/a.txt /text/b --out NAME.u16, then add --data "
+                               "NAME.u16");
+  CHECK(resume_with(tests::PairTokenizer(270).vocabulary()) ==
+        "the run in " + folder +
+            " was trained with another tokenizer than that of mine: encode the text with its own "
+            "(ringside tokenize --tokenizer " +
+            folder + " --out NAME.u16)");
 }
 
 TEST_CASE("a run is not saved next to the tokenizer of another") {
   TemporaryDirectory directory;
   Run bytes;
-  save_tokenizer(directory.path(), *learnt(280).tokenizer());
+  tests::PairTokenizer(280).vocabulary().save(directory.path());
   const std::string file = (directory.path() / "tokenizer.json").string();
   CHECK(error_of([&] { save_run(directory.path(), bytes.model, bytes.trainer); }) ==
         file +
             " exists, but the tokens of this run are bytes: its checkpoint would be read with that "
             "tokenizer; save to another folder, or remove the file");
-  const Vocabulary other = learnt(270);
-  Run tokens(DType::fp32, brief(), small_text(), other);
+  const Vocabulary other = tests::PairTokenizer(270).vocabulary();
+  Run tokens(DType::fp32, brief(), small_text(), 270);
   CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer, other); }) ==
         file +
-            " is not the tokenizer of this run (mine): its checkpoint would be read with the wrong "
-            "one; save to another folder, or remove the file");
+            " is not the tokenizer of this run (that of mine): its checkpoint would be read with "
+            "the wrong one; save to another folder, or remove the file");
   CHECK(error_of([&] { save_run(directory.path(), tokens.model, tokens.trainer); }) ==
         "the vocabulary to be saved is not the one of the run's corpus");
   CHECK_FALSE(fs::exists(directory.path() / "model.safetensors"));
   TemporaryDirectory empty;
   save_run(empty.path(), bytes.model, bytes.trainer);
-  CHECK(
-      error_of([&] { require_vocabulary_of(read_run(empty.path()), other.fingerprint()); }) ==
-      "the run in " + empty.path().string() +
-          " was trained on bytes and cannot continue with a tokenizer: leave out --tokenizer, and "
-          "move the tokenizer.json out of the folder if there is one");
+  CHECK(error_of([&] { require_vocabulary_of(read_run(empty.path()), other, {}); }) ==
+        "the run in " + empty.path().string() +
+            " was trained on bytes and cannot continue with the tokens in mine: give its text with "
+            "--data");
 }
 
 TEST_CASE("a checkpoint describes its run") {
@@ -250,6 +248,17 @@ TEST_CASE("a checkpoint describes its run") {
   options.seed = 6;
   CHECK(changes_since(saved, options) ==
         std::vector<std::string>{"batch was 4 and is 8", "seed was 5 and is 6"});
+
+  // The schedule of the learning rate follows the number of steps.
+  options.batch = 4;
+  options.seed = 5;
+  options.steps *= 2;
+  const double before = saved.options.rates().at(6), after = options.rates().at(7);
+  CHECK(changes_since(saved, options) ==
+        std::vector<std::string>{
+            fmt::format("steps was {} and is {}", saved.options.steps, options.steps),
+            fmt::format("the learning rate was {:.3g} in step 7 and is {:.3g} in step 8", before,
+                        after)});
 }
 
 TEST_CASE("the keys of a state file's metadata are those of every version") {
@@ -325,12 +334,12 @@ TEST_CASE("if the disk is full the previous checkpoint stays") {
 }
 
 TEST_CASE("what is written in the background equals what is saved at once to the byte") {
-  const Vocabulary vocabulary = learnt(280);
+  const Vocabulary vocabulary = tests::PairTokenizer(280).vocabulary();
   for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16}) {
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
       TrainerOptions options = brief();
       options.optimizer = kind;
-      Run run(dtype, options, small_text(), vocabulary);
+      Run run(dtype, options, small_text(), 280);
       run.trainer.run(3);
       TemporaryDirectory at_once, meanwhile;
       save_run(at_once.path(), run.model, run.trainer, vocabulary, {"a text"});
@@ -343,7 +352,7 @@ TEST_CASE("what is written in the background equals what is saved at once to the
       run.trainer.resume_at(15);
       saving.finish();
       REQUIRE(names_in(meanwhile.path()) == names_in(at_once.path()));
-      CHECK(names_in(meanwhile.path()).size() == 5);
+      CHECK(names_in(meanwhile.path()).size() == 6);
       for (const std::string& name : names_in(at_once.path())) {
         CAPTURE(name);
         CHECK((read_file(meanwhile.path() / name) == read_file(at_once.path() / name)));

@@ -6,18 +6,18 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "autograd/engine/engine.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/read_file.hpp"
+#include "tests/text.hpp"
 #include "tests/transformer/small_model.hpp"
 #include "tests/transformer/temporary_directory.hpp"
-#include "transformer/checkpoint/step_dump.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
 using autograd::DType;
+using autograd::NamedTensor;
 using autograd::Tensor;
 using tests::tiny_config;
 
@@ -237,6 +237,82 @@ TEST_CASE("parameters that do not fit the model are refused by name") {
       Error);
 }
 
+TEST_CASE("a key that is absent from config.json has the default of its family") {
+  // Those of transformers: LlamaConfig, MixtralConfig, Qwen3Config, Qwen3MoeConfig.
+  struct Family {
+    bool qk_norm;
+    std::int64_t experts, kv_heads, head_dim, sequence, experts_per_token;
+    double norm_epsilon, rope_theta, balance;
+  };
+  for (const Family& family : {Family{false, 0, 32, 0, 2048, 2, 1e-6, 1e4, 0},
+                               Family{false, 3, 8, 0, 131072, 2, 1e-5, 1e6, 0.001},
+                               Family{true, 0, 32, 128, 32768, 2, 1e-6, 1e4, 0},
+                               Family{true, 9, 4, 0, 32768, 8, 1e-6, 1e4, 0.001}}) {
+    TemporaryDirectory directory;
+    Config config = tiny_config();
+    config.d_model = 64, config.heads = 32, config.kv_heads = 16, config.head_dim = 6;
+    config.qk_norm = family.qk_norm, config.experts = family.experts;
+    config.norm_epsilon = 0.5, config.rope_theta = 7, config.balance = 0.5;
+    save_config(directory.path(), config, DType::fp32);
+    Json json = read_json(directory.path() / "config.json");
+    CAPTURE(json["model_type"].text());
+    for (const char* key : {"num_key_value_heads", "head_dim", "max_position_embeddings",
+                            "num_experts_per_tok", "rms_norm_eps", "rope_theta",
+                            "router_aux_loss_coef", "tie_word_embeddings", "hidden_act"})
+      json.erase(key);
+    directory.write("config.json", json.dump());
+    const Config read = load_config(directory.path());
+    CHECK(read.kv_heads == family.kv_heads);
+    CHECK(read.head_dim == family.head_dim);
+    CHECK(read.sequence == family.sequence);
+    CHECK(read.norm_epsilon == family.norm_epsilon);
+    CHECK(read.rope_theta == family.rope_theta);
+    CHECK_FALSE(read.tied_head);
+    if (family.experts == 0) continue;
+    CHECK(read.experts_per_token == family.experts_per_token);
+    CHECK(read.balance == family.balance);
+    json.erase(family.qk_norm ? "num_experts" : "num_local_experts");
+    json.erase("norm_topk_prob");  // by default false
+    CHECK(contains(refusal(json),
+                   family.qk_norm ? "(norm_topk_prob false)" : "it has no num_local_experts"));
+  }
+}
+
+TEST_CASE(
+    "the wrapper whose prefix the names of parameters have is named, and how it is stripped") {
+  const Model model(tiny_config());
+  for (const auto& [prefix, wrapper] :
+       {std::pair("module.", "DistributedDataParallel"), std::pair("_orig_mod.", "torch.compile"),
+        std::pair("_fsdp_wrapped_module.", "FullyShardedDataParallel"),
+        std::pair("model.layers.1._checkpoint_wrapped_module.", "checkpoint_wrapper")}) {
+    TemporaryDirectory directory;
+    save_config(directory.path(), tiny_config(), DType::fp32);
+    const std::string text = prefix;
+    std::vector<NamedTensor> parameters = model.named_parameters();
+    std::vector<ArrayView> arrays;
+    for (NamedTensor& each : parameters) {
+      if (text.starts_with("model.")) {
+        if (each.name.starts_with("model.layers.1.")) each.name.replace(0, 15, text);
+      } else {
+        each.name = text + each.name;
+      }
+      arrays.push_back(view_of(each.name, each.tensor));
+    }
+    write_safetensors(directory.path() / "model.safetensors", arrays);
+    std::string seen = "accepted";
+    try {
+      load_parameters(directory.path(), model);
+    } catch (const Error& error) {
+      seen = error.what();
+    }
+    CAPTURE(seen);
+    CHECK(contains(seen,
+                   "' is that of " + std::string(wrapper) + ". Save the model without it (model."));
+    CHECK(contains(seen, "strip it: python3 -c \"from safetensors.torch import load_file"));
+    CHECK(contains(seen, "model.safetensors'; save_file("));
+  }
+}
+
 TEST_CASE("a config of an unsupported model is refused with the reason") {
   TemporaryDirectory directory;
   save_checkpoint(directory.path(), Model(tiny_config()));
@@ -283,6 +359,12 @@ TEST_CASE("a config of an unsupported model is refused with the reason") {
         "cannot be used: it rotates only a part of each head (partial_rotary_factor 0.5), but "
         "Ringside's model rotates all");
   CHECK(with("temperature", 0.6) == "accepted");
+  CHECK(with("is_llama_config", true) == "accepted");
+  CHECK(with("transformers.js_config", Json{{"dtype", "q4"}}) == "accepted");
+  CHECK(with("rope_interleaved", false) == "accepted");
+  CHECK(with("rope_interleaved", true) ==
+        "cannot be used: it rotates neighbouring numbers of a head (rope_interleaved), but "
+        "Ringside's model those of both halves");
   CHECK(with("tie_word_embeddings", "yes") ==
         "cannot be used: its tie_word_embeddings is \"yes\", not true or false");
   Json three_heads = good;
@@ -438,33 +520,6 @@ TEST_CASE("parameters that are not finite are refused by name") {
         "'model.embed_tokens.weight' has values that are infinite or not a number: the run that "
         "saved it had diverged",
         Error);
-}
-
-TEST_CASE("a step dump has all parameters and the gradients that exist") {
-  TemporaryDirectory directory;
-  Model model(tiny_config(), DType::fp64);
-  Tensor frozen = model.parameters()[3];
-  frozen.set_requires_grad(false);
-  autograd::backward(model.loss(Tensor::from<std::int32_t>({1, 2}, {1, 2}),
-                                Tensor::from<std::int32_t>({2, 3}, {1, 2})));
-  const auto path = directory.path() / "step0001.safetensors";
-  dump_step(
-      path,
-      [&](const SeeTensor& see) {
-        for (const auto& each : model.named_parameters()) see(each);
-      },
-      [&](const SeeTensor& see) {
-        for (const auto& [name, tensor] : model.named_parameters())
-          if (tensor.grad().defined()) see({name, tensor.grad()});
-      });
-  SafetensorsFile file(path);
-  CHECK(file.entries().size() == 2 * 21 - 1);
-  const auto parameter = model.named_parameters()[5];
-  std::vector<double> gradient(static_cast<std::size_t>(parameter.tensor.elements()));
-  file.read("gradient." + parameter.name, std::as_writable_bytes(std::span(gradient)));
-  CHECK(std::equal(gradient.begin(), gradient.end(),
-                   parameter.tensor.grad().values<double>().begin()));
-  CHECK(file.entry("parameter." + parameter.name).type == StoredType::f64);
 }
 
 namespace {

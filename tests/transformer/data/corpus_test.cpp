@@ -5,8 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
+#include "tests/transformer/encoded_text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
-#include "transformer/tokenizer/bpe_trainer.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
@@ -21,6 +22,15 @@ std::string read(const std::vector<std::filesystem::path>& paths) {
 std::string refusal(const std::vector<std::filesystem::path>& paths) {
   try {
     read_text(paths);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string corpus_refusal(const std::vector<std::filesystem::path>& paths) {
+  try {
+    read_corpus(paths);
   } catch (const Error& error) {
     return error.what();
   }
@@ -98,30 +108,80 @@ TEST_CASE("every twentieth block of 64 KiB is held out") {
   CHECK(std::count(training.begin(), training.end(), 19) == 0);
 }
 
-TEST_CASE("a corpus with a tokenizer holds out the same bytes as one of bytes") {
-  std::string words;
-  for (int i = 0; i < 3000; ++i) words += "word " + std::to_string(i * i % 997) + ", ";
-  const Bytes text(words.begin(), words.end());
-  const Vocabulary vocabulary(train_bpe(words, {.vocabulary = 400}));
-  const Corpus bytes(text), tokens(text, vocabulary);
-  CHECK(bytes.tokens_are_bytes());
-  CHECK_FALSE(tokens.tokens_are_bytes());
-  CHECK(bytes.vocabulary() == 256);
-  CHECK(tokens.vocabulary() == vocabulary.size());
+TEST_CASE("a corpus of an encoded text is that of its bytes, in fewer tokens") {
+  const TemporaryDirectory directory;
+  const tests::PairTokenizer tokenizer(280);
+  const Bytes text = tests::small_text();
+  tokenizer.write(directory.path() / "text.u16", text);
+  directory.write("text.txt", std::string(text.begin(), text.end()));
+  const Corpus bytes = read_corpus({directory.path() / "text.txt"}),
+               tokens = read_corpus({directory.path() / "text.u16"});
+  CHECK(bytes.vocabulary().is_bytes());
+  CHECK_FALSE(tokens.vocabulary().is_bytes());
+  CHECK(tokens.vocabulary().size() == 280);
+  CHECK(tokens.vocabulary().fingerprint() == tokenizer.vocabulary().fingerprint());
+  CHECK(tokens.files() == bytes.files());
   CHECK(tokens.bytes() == text.size());
   CHECK(tokens.held_out_bytes() == bytes.held_out_bytes());
   CHECK(tokens.fingerprint() == bytes.fingerprint());
-  CHECK(tokens.vocabulary_fingerprint() == vocabulary.fingerprint());
-  CHECK(bytes.vocabulary_fingerprint() == 0);
   CHECK(tokens.training().bytes_per_id() == 2);
   for (const auto& [part, of_bytes] : {std::pair(&tokens.training(), &bytes.training()),
                                        std::pair(&tokens.validation(), &bytes.validation())}) {
-    CHECK(part->size() * 2 < of_bytes->size());
-    const auto decoded = vocabulary.bytes_of(part->all());
-    CHECK((std::vector<std::int32_t>(decoded.begin(), decoded.end()) == of_bytes->all()));
-    CHECK(tokens.bytes_of(part->all()) == static_cast<std::int64_t>(of_bytes->size()));
-    CHECK(bytes.bytes_of(of_bytes->all()) == static_cast<std::int64_t>(of_bytes->size()));
+    CHECK(part->all() == tokenizer.encode(of_bytes->all()));
+    CHECK(tokens.vocabulary().bytes_of(part->all()) == static_cast<std::int64_t>(of_bytes->size()));
+    CHECK(bytes.vocabulary().bytes_of(of_bytes->all()) ==
+          static_cast<std::int64_t>(of_bytes->size()));
   }
+}
+
+TEST_CASE("several encoded texts are one corpus, if their tokenizer is one") {
+  const TemporaryDirectory directory;
+  const auto at = [&](const char* name) { return directory.path() / name; };
+  tests::PairTokenizer(280).write(at("a.u16"), tests::small_text(3000));
+  tests::PairTokenizer(280).write(at("b.u32"), tests::small_text(5000));
+  tests::PairTokenizer(270).write(at("other.u16"), tests::small_text(5000));
+  const Corpus a = read_corpus({at("a.u16")}), b = read_corpus({at("b.u32")}),
+               both = read_corpus({at("a.u16"), at("b.u32")});
+  CHECK(both.files() == 2);
+  CHECK(both.bytes() == 8000);
+  CHECK(both.training().size() == a.training().size() + b.training().size());
+  CHECK(both.validation().size() == a.validation().size() + b.validation().size());
+  CHECK(both.fingerprint() != a.fingerprint());
+  CHECK(both.fingerprint() != read_corpus({at("b.u32"), at("a.u16")}).fingerprint());
+  CHECK(corpus_refusal({at("a.u16"), at("other.u16")}) ==
+        at("a.u16").string() + " and " + at("other.u16").string() +
+            " are of different tokenizers: encode both texts with one");
+  CHECK(corpus_refusal({at("a.u16"), directory.write("text.txt", "text")}) ==
+        "--data has text and files of tokens: encode the text, too, with `ringside tokenize`");
+}
+
+TEST_CASE("tokens without their description, or with another's, are refused") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path file = directory.path() / "text.u16",
+                              description = directory.path() / "text.corpus.json";
+  tests::PairTokenizer(280).write(file, tests::small_text(3000));
+  const std::string json = read_file(description);
+  write_tokens(file, {1, 2, 3});
+  CHECK(corpus_refusal({file}).starts_with(file.string() +
+                                           " has 3 tokens, but the corpus.json beside it is for "));
+  tests::PairTokenizer(280).write(file, tests::small_text(3000));
+  Tokens ids = read_tokens(file, 1 << 20).front();
+  ids[7] = 280;
+  write_tokens(file, ids);
+  CHECK(corpus_refusal({file}) == "the tokens in " + file.string() +
+                                      " cannot be used: the token 280 is not in a vocabulary of "
+                                      "280");
+  for (const char* damaged : {"", "[]", "{}", "{\"files\": 1", "\xff"}) {
+    CAPTURE(damaged);
+    directory.write("text.corpus.json", damaged);
+    CHECK(corpus_refusal({file}).starts_with("the corpus " + description.string() +
+                                             " cannot be used: "));
+  }
+  std::filesystem::remove(description);
+  CHECK(corpus_refusal({file}) ==
+        description.string() + " is missing, which says what the tokens in " + file.string() +
+            " are: make both with ringside tokenize --tokenizer PATH --data TEXT --out " +
+            file.string());
 }
 
 TEST_CASE("the default corpus is several megabytes of C++") {

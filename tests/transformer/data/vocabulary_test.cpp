@@ -3,18 +3,26 @@
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
+#include "base/read_file.hpp"
+#include "tests/transformer/encoded_text.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "transformer/data/fingerprint.hpp"
 #include "transformer/data/packed_tokens.hpp"
-#include "transformer/tokenizer/bpe_trainer.hpp"
-#include "transformer/tokenizer/tokenizer_file.hpp"
 
 using namespace ringside;
 using namespace ringside::transformer;
+using tests::PairTokenizer;
 
 namespace {
 
-constexpr const char* text =
-    "the ring passes each chunk on to its right-hand neighbour, and the ring turns; ";
+std::string refusal(const Json& json) {
+  try {
+    Vocabulary(json, "{}", "mine");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
 
 }  // namespace
 
@@ -23,54 +31,84 @@ TEST_CASE("without a tokenizer a token is a byte") {
   CHECK(vocabulary.is_bytes());
   CHECK(vocabulary.size() == 256);
   CHECK(vocabulary.fingerprint() == 0);
-  CHECK(vocabulary.encode("a\xff") == std::vector<std::int32_t>{97, 255});
-  CHECK(vocabulary.bytes_of(255) == "\xff");
-  CHECK(vocabulary.bytes_of(256) == "?");
-  CHECK(vocabulary.byte_counts() == std::vector<std::uint32_t>(256, 1));
-  CHECK_THROWS_WITH_AS(vocabulary.encode_prompt(""), "a prompt needs at least one byte", Error);
+  CHECK(vocabulary.beginning() == std::vector<std::int32_t>{'\n'});
+  const std::vector<std::int32_t> tokens = {97, 255, 256, 10};
+  CHECK(vocabulary.bytes_of(tokens) == 4);
+  CHECK(text_of(tokens, true) == "a\\xff?\n");
+  CHECK(text_of(tokens, false) == "97,255,256,10");
 }
 
-TEST_CASE("the tokens of a text stand for exactly its bytes") {
-  const Vocabulary vocabulary(train_bpe(text, {.vocabulary = 290}), "mine");
+TEST_CASE("a vocabulary of tokens knows the bytes of each") {
+  const Vocabulary vocabulary = PairTokenizer(280).vocabulary();
   CHECK_FALSE(vocabulary.is_bytes());
   CHECK(vocabulary.name() == "mine");
-  CHECK(vocabulary.size() <= 290);
-  const auto ids = vocabulary.encode(text), prompt = vocabulary.encode_prompt(text);
-  CHECK(ids.size() < std::string_view(text).size());
-  CHECK(prompt == ids);  // this tokenizer puts no special tokens around a text
-  const auto counts = vocabulary.byte_counts();
-  REQUIRE(counts.size() == static_cast<std::size_t>(vocabulary.size()));
-  std::size_t bytes = 0;
-  for (const auto id : ids) bytes += counts[static_cast<std::size_t>(id)];
-  CHECK(bytes == std::string_view(text).size());
-  const auto again = vocabulary.bytes_of(ids);
-  CHECK(std::string(again.begin(), again.end()) == text);
-  CHECK(vocabulary.bytes_of(100'000) == "?");
+  CHECK(vocabulary.size() == 280);
+  CHECK(vocabulary.fingerprint() == 1280);
+  CHECK(vocabulary.bytes_of(std::vector<std::int32_t>{97, 256, 279}) == 5);
 }
 
-TEST_CASE("a fingerprint depends on the tokenizer and not on the layout of its file") {
-  const Vocabulary one(train_bpe(text, {.vocabulary = 290})),
-      same(train_bpe(text, {.vocabulary = 290})), other(train_bpe(text, {.vocabulary = 262}));
-  CHECK(one.fingerprint() != 0);
-  CHECK(one.fingerprint() == same.fingerprint());
-  CHECK(one.fingerprint() != other.fingerprint());
-  TemporaryDirectory directory;
-  std::string spaced = "\n  ";
-  for (const char c : tokenizer_json(*one.tokenizer()))
-    spaced += c == '\n' ? "\n " : std::string(1, c);
-  directory.write("tokenizer.json", spaced);
-  CHECK(Vocabulary::load(directory.path()).fingerprint() == one.fingerprint());
+TEST_CASE("a vocabulary that contradicts itself is refused") {
+  const Json good = PairTokenizer(280).vocabulary_json();
+  CHECK(refusal(good) == "accepted");
+  Json bad = good;
+  bad["beginning"] = std::vector<int>{280};
+  CHECK(refusal(bad) == "its \"beginning\" is not a list of token ids from 0 to 279");
+  bad["beginning"] = Json::array();
+  CHECK(refusal(bad) == "its \"beginning\" is not a list of token ids from 0 to 279");
+  bad = good;
+  bad["byte_counts"] = Json::array();
+  CHECK(refusal(bad) == "its vocabulary is empty");
+  bad["byte_counts"] = std::vector<int>{-1};
+  CHECK(refusal(bad).find("an integer from 0 to ") != std::string::npos);
+  bad.erase("fingerprint");
+  CHECK(refusal(bad) != "accepted");
 }
 
-TEST_CASE("the vocabulary of a checkpoint is its tokenizer.json, or bytes") {
-  TemporaryDirectory directory;
+TEST_CASE("the vocabulary of a checkpoint is in its two files, or bytes") {
+  const TemporaryDirectory directory;
+  const std::string folder = directory.path().string();
   CHECK(Vocabulary::of_checkpoint(directory.path()).is_bytes());
-  save_tokenizer(directory.path(), train_bpe(text, {.vocabulary = 290}));
+  const PairTokenizer tokenizer(280);
+  const Vocabulary vocabulary = tokenizer.vocabulary();
+  vocabulary.save(directory.path());
+  CHECK(read_file(directory.path() / "tokenizer.json") == tokenizer.json());
   const Vocabulary found = Vocabulary::of_checkpoint(directory.path());
-  CHECK(found.name() == (directory.path() / "tokenizer.json").string());
-  CHECK(found.fingerprint() == Vocabulary::load(directory.path() / "tokenizer.json").fingerprint());
-  directory.write("tokenizer.json", "{}");
-  CHECK_THROWS_AS(Vocabulary::of_checkpoint(directory.path()), Error);
+  CHECK(found.name() == folder + "/tokenizer.json");
+  CHECK(found.fingerprint() == vocabulary.fingerprint());
+  CHECK(found.byte_counts() == vocabulary.byte_counts());
+  CHECK(found.is_of(tokenizer.json()));
+
+  const auto refused = [&] {
+    try {
+      Vocabulary::of_checkpoint(directory.path());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  directory.write("vocabulary.json", "{}");
+  CHECK(refused().starts_with("the vocabulary " + folder + "/vocabulary.json cannot be used: "));
+  std::filesystem::remove(directory.path() / "vocabulary.json");
+  CHECK(refused() == folder + "/vocabulary.json is missing: `ringside tokenize --tokenizer " +
+                         folder + " --save " + folder + "` writes it");
+  directory.write("tokenizer.json", "of the user");  // stays
+  vocabulary.save(directory.path());
+  CHECK(read_file(directory.path() / "tokenizer.json") == "of the user");
+}
+
+TEST_CASE(
+    "a tokenizer.json is known by its bytes, or by its fingerprint as older versions wrote it") {
+  const PairTokenizer tokenizer(280);
+  const std::string as_written_before = "{\n  \"pairs\": 24\n}";
+  Json json = tokenizer.vocabulary_json();
+  Fingerprint fingerprint;
+  fingerprint.add(as_written_before);
+  json["fingerprint"] = fingerprint.value();
+  const Vocabulary vocabulary(json, tokenizer.json(), "mine");
+  CHECK(vocabulary.is_of(tokenizer.json()));
+  CHECK(vocabulary.is_of(as_written_before));
+  CHECK_FALSE(vocabulary.is_of("{}"));
+  CHECK_FALSE(Vocabulary().is_of("{}"));
 }
 
 TEST_CASE("tokens are packed into the narrowest type that holds the vocabulary") {

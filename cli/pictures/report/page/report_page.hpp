@@ -1,10 +1,14 @@
-// The style and the script of a report: report.css and report.js in python/ringside/lab/page/,
-// which Python's reports share. CMake embeds them.
+// The page of a report, made of the files in python/ringside/lab/page/, which Python's reports
+// share. CMake embeds them.
 #pragma once
+
+#include <string>
+
+#include "base/json.hpp"
 
 namespace ringside::cli {
 
-const char* report_style();
-const char* report_script();
+// `data` is what the script draws, `text` is seen where no script runs. Both texts are escaped.
+std::string report_page(const std::string& title, const std::string& text, const Json& data);
 
 }  // namespace ringside::cli

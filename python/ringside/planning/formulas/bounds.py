@@ -20,44 +20,31 @@ import math
 from dataclasses import dataclass
 from typing import List
 
-from ringside.planning.quantity import Term, Unit, ceil, named, sqrt, term
+from ringside.planning.quantity import Term, Unit, ceil, formula, named, sqrt, term
 
-COURSE = "Stanford CS336, assignment 2, question"
+QUESTION_A, QUESTION_B, QUESTION_C = (
+    f"Stanford CS336, assignment 2, question ({letter})" for letter in "abc"
+)
 SCALING = "Austin et al. 2025, How to scale your model, chapter 5"
 
 
-def devices_for_state(state: float, memory: float) -> Term:
+@formula("N", "devices that hold the state, and nothing else", Unit.DEVICES, QUESTION_A)
+def devices_for_state(state: float, memory: float) -> float:
     """Devices that hold the whole state, if it is divided evenly and nothing else is there."""
-    return term(
-        "N",
-        "devices that hold the state, and nothing else",
-        ceil(state / memory),
-        Unit.DEVICES,
-        f"{COURSE} (a)",
-    )
+    return ceil(state / memory)
 
 
-def fsdp_bytes(state: float, activations: float, devices: float) -> Term:
+@formula("M", "memory of a device", Unit.BYTES, QUESTION_B)
+def fsdp_bytes(state: float, activations: float, devices: float) -> float:
     """Bytes that each of N devices needs under FSDP: the state over N; half of the activations of
     its tokens over N, and half of them whole."""
-    return term(
-        "M",
-        "memory of a device",
-        (state + activations / 2) / devices + activations / 2,
-        Unit.BYTES,
-        f"{COURSE} (b)",
-    )
+    return (state + activations / 2) / devices + activations / 2
 
 
-def fsdp_devices(state: float, activations: float, memory: float) -> Term:
+@formula("N", "devices under FSDP", Unit.DEVICES, QUESTION_B)
+def fsdp_devices(state: float, activations: float, memory: float) -> float:
     """The least N for which that fits into the memory of a device."""
-    return term(
-        "N",
-        "devices under FSDP",
-        ceil((state + activations / 2) / (memory - activations / 2)),
-        Unit.DEVICES,
-        f"{COURSE} (b)",
-    )
+    return ceil((state + activations / 2) / (memory - activations / 2))
 
 
 @dataclass
@@ -81,81 +68,70 @@ class Split:
         self.n = named("N", self.fsdp * self.tensor)
 
 
-def largest_tensor(s: Split) -> Term:
+@formula("Y_max", "the Y at which tensor parallel takes as long as computing", source=SCALING)
+def largest_tensor(s: Split) -> float:
     """The largest Y whose communication computing hides: t_compute > t_tensor does not depend on
     B."""
-    return term(
-        "Y_max",
-        "the Y at which tensor parallel takes as long as computing",
-        s.f * s.m_y * s.w / s.c,
-        source=SCALING,
-    )
+    return s.f * s.m_y * s.w / s.c
 
 
-def _least_batch(s: Split, what: str, formula: float) -> Term:
-    """Infinite if tensor parallel alone takes longer than computing, whatever the batch."""
-    never = s.tensor >= largest_tensor(s)
-    return term(
-        "B/N", what, named("infinite", math.inf) if never else formula, Unit.TOKENS, f"{COURSE} (c)"
-    )
+def _never(s: Split) -> bool:
+    """Whether tensor parallel alone takes longer than computing, whatever the batch."""
+    return s.tensor >= largest_tensor(s)
 
 
-def tokens_if_overlapped(s: Split) -> Term:
+@formula(
+    "B/N", "tokens of a device, if the two axes' communication overlaps", Unit.TOKENS, QUESTION_C
+)
+def tokens_if_overlapped(s: Split) -> float:
     """The least batch, in tokens of one device, that is bound by computing at this X and Y if
     FSDP's communication, tensor parallel's and computing all overlap: t_compute > t_fsdp."""
-    return _least_batch(
-        s, "tokens of a device, if the two axes' communication overlaps", s.c / (s.w * s.y * s.m_x)
-    )
+    return named("infinite", math.inf) if _never(s) else s.c / (s.w * s.y * s.m_x)
 
 
-def tokens_if_added(s: Split) -> Term:
+@formula(
+    "B/N", "tokens of a device, if the two axes' communication adds up", Unit.TOKENS, QUESTION_C
+)
+def tokens_if_added(s: Split) -> float:
     """If the two axes share a link and their times add up: t_compute > t_fsdp + t_tensor."""
-    never = s.tensor >= largest_tensor(s)
-    return _least_batch(
-        s,
-        "tokens of a device, if the two axes' communication adds up",
-        0.0 if never else s.c / (s.w * s.y * s.m_x) / (1 - s.c * s.y / (s.w * s.f * s.m_y)),
-    )
+    if _never(s):
+        return named("infinite", math.inf)
+    return s.c / (s.w * s.y * s.m_x) / (1 - s.c * s.y / (s.w * s.f * s.m_y))
 
 
-def tokens_at_best_split(s: Split) -> Term:
+@formula("B/N", "tokens of a device, at the best X and Y for this N", Unit.TOKENS, SCALING)
+def tokens_at_best_split(s: Split) -> float:
     """At the best X and Y for this N, where both communications take equally long; no bound for a
     given X and Y: X = sqrt(B N M_X / (F M_Y)), put into t_compute > t_fsdp."""
-    return term(
-        "B/N",
-        "tokens of a device, at the best X and Y for this N",
-        s.c * s.c / (s.w * s.w * s.m_x * s.m_y * s.f),
-        Unit.TOKENS,
-        SCALING,
-    )
+    return s.c * s.c / (s.w * s.w * s.m_x * s.m_y * s.f)
 
 
-def best_fsdp(s: Split) -> Term:
+@formula("X_best", "the best X for this N and that batch", source=SCALING)
+def best_fsdp(s: Split) -> float:
     """That X, in general no integer."""
-    return term(
-        "X_best",
-        "the best X for this N and that batch",
-        sqrt(tokens_at_best_split(s) * s.n * s.n * s.m_x / (s.f * s.m_y)),
-        source=SCALING,
-    )
+    return sqrt(tokens_at_best_split(s) * s.n * s.n * s.m_x / (s.f * s.m_y))
 
 
 def least_batch(s: Split, batch: float) -> List[Term]:
     """The three times for a batch of `batch` tokens over all devices, and the bounds."""
-    b, c = named("B", batch), f"{COURSE} (c)"
-    return [
-        term("t_compute", "computing", 4 * b * s.d * s.f / (s.n * s.c), Unit.SECONDS, c),
-        term("t_fsdp", "FSDP's all-gathers", 4 * s.d * s.f / (s.y * s.w * s.m_x), Unit.SECONDS, c),
-        term(
+    b = named("B", batch)
+    times = (
+        ("t_compute", "computing", 4 * b * s.d * s.f / (s.n * s.c)),
+        ("t_fsdp", "FSDP's all-gathers", 4 * s.d * s.f / (s.y * s.w * s.m_x)),
+        (
             "t_tensor",
             "tensor parallel's all-gather and reduce-scatter",
             4 * b * s.d / (s.x * s.w * s.m_y),
-            Unit.SECONDS,
-            c,
         ),
-        tokens_if_overlapped(s),
-        tokens_if_added(s),
-        tokens_at_best_split(s),
-        best_fsdp(s),
-        largest_tensor(s),
+    )
+    bounds = (
+        tokens_if_overlapped,
+        tokens_if_added,
+        tokens_at_best_split,
+        best_fsdp,
+        largest_tensor,
+    )
+    return [
+        *(term(*each, Unit.SECONDS, QUESTION_C) for each in times),
+        *(bound(s) for bound in bounds),
     ]

@@ -1,52 +1,50 @@
 """Bytes that a rank sends for each parallel axis, and how long they take.
 
-Symbols: n ranks of the axis (t, c, p of tp, cp, pp), D bytes of a buffer, T tokens of a
-micro-batch, d width, e bytes of a number, W bytes per second of the link, eta the share of W that
-is reached.
+Symbols: symbols.py; n ranks of an axis, D bytes of a buffer, W bytes per second of the link, eta
+the share of W that is reached, alpha the latency of a message.
 """
 
 from typing import NamedTuple
 
 from ringside.planning.formulas.parameters import embedding, stage_parameters, whole_block
 from ringside.planning.formulas.state import shards_of
-from ringside.planning.formulas.symbols import mean_of_blocks, micro_batch_tokens, tensor_ranks
+from ringside.planning.formulas.symbols import Symbols, mean_of_blocks, tensor_ranks
 from ringside.planning.machine import Level
 from ringside.planning.model import Model
 from ringside.planning.plan import PipelinePart, Plan
-from ringside.planning.quantity import Term, Unit, constant, named, term
+from ringside.planning.quantity import Term, Unit, constant, formula, named, term
 
 KORTHIKANTI = "Korthikanti et al. 2022, section 4.2"
 MEGATRON = "Shoeybi et al. 2019 (Megatron-LM), section 3"
+TIED = "Shoeybi et al. 2019 (Megatron-LM)"
+NARAYANAN = "Narayanan et al. 2021, section 4.1"
+PATARASUK = "Patarasuk and Yuan 2009, section 3"
+THAKUR = "Thakur et al. 2005, section 4"
+HOCKNEY = "Hockney 1994: latency and bandwidth"
+CONTEXT = "parallel/context/attention.hpp"
+EXPERTS = "parallel/experts/dispatch.hpp"
 
 
-def ring_all_reduce_bytes(n: float, buffer: float) -> Term:
+@formula("D_sent", "sent by a rank in a ring all-reduce", Unit.BYTES, PATARASUK)
+def ring_all_reduce_bytes(n: float, buffer: float) -> float:
     """Sent by one rank, of a buffer that is D bytes long when whole."""
-    return term(
-        "D_sent",
-        "sent by a rank in a ring all-reduce",
-        2 * buffer * (n - 1) / n,
-        Unit.BYTES,
-        "Patarasuk and Yuan 2009, section 3",
-    )
+    return 2 * buffer * (n - 1) / n
 
 
-def ring_all_gather_bytes(n: float, buffer: float) -> Term:
+@formula("D_sent", "sent by a rank in a ring all-gather or reduce-scatter", Unit.BYTES, THAKUR)
+def ring_all_gather_bytes(n: float, buffer: float) -> float:
     """The same of an all-gather or a reduce-scatter."""
-    return term(
-        "D_sent",
-        "sent by a rank in a ring all-gather or reduce-scatter",
-        buffer * (n - 1) / n,
-        Unit.BYTES,
-        "Thakur et al. 2005, section 4",
-    )
+    return buffer * (n - 1) / n
 
 
 def _residual_stream(model: Model, plan: Plan) -> float:
     """Bytes of the activations of one micro-batch, between two blocks."""
-    return micro_batch_tokens(plan) * named("d", model.d_model) * named("e", plan.types.activations)
+    x = Symbols(model, plan)
+    return x.T * x.d * x.e
 
 
-def tensor_calls_of_block(model: Model, plan: Plan) -> Term:
+@formula("calls", "tensor-parallel calls of a block, one micro-batch", source=KORTHIKANTI)
+def tensor_calls_of_block(model: Model, plan: Plan) -> float:
     """Without sequence parallel a call is an all-reduce; with it, an all-gather or a
     reduce-scatter.
 
@@ -61,13 +59,7 @@ def tensor_calls_of_block(model: Model, plan: Plan) -> Term:
 
     An input that Ringside keeps whole is not gathered again."""
     halves, again = named("halves", 1 if model.heads == 0 else 2), plan.times_again
-    calls = 5 + 2 * again - int(model.own) if plan.sequence_parallel else 2 + again
-    return term(
-        "calls",
-        "tensor-parallel calls of a block, one micro-batch",
-        calls * halves,
-        source=KORTHIKANTI,
-    )
+    return (5 + 2 * again - int(model.own) if plan.sequence_parallel else 2 + again) * halves
 
 
 def tensor_rows(model: Model) -> float:
@@ -78,89 +70,59 @@ def tensor_rows(model: Model) -> float:
     return named("(1 + K) / 2", (1 + rows) / 2)
 
 
-def tensor_bytes_of_block(model: Model, plan: Plan) -> Term:
+@formula(
+    "D_tp", "sent for a block by a tensor-parallel rank, one micro-batch", Unit.BYTES, KORTHIKANTI
+)
+def tensor_bytes_of_block(model: Model, plan: Plan) -> float:
     t, calls = tensor_ranks(plan), tensor_calls_of_block(model, plan)
     stream = _residual_stream(model, plan) * tensor_rows(model)
-    return term(
-        "D_tp",
-        "sent for a block by a tensor-parallel rank, one micro-batch",
-        calls * stream * (t - 1) / t
-        if plan.sequence_parallel
-        else 2 * calls * stream * (t - 1) / t,
-        Unit.BYTES,
-        KORTHIKANTI,
-    )
+    return (calls if plan.sequence_parallel else 2 * calls) * stream * (t - 1) / t
 
 
-def tensor_bytes_of_edge(model: Model, plan: Plan) -> Term:
+@formula("D_edge", "sent for the embedding's output, and for the head's dx", Unit.BYTES, MEGATRON)
+def tensor_bytes_of_edge(model: Model, plan: Plan) -> float:
     """The same for the embedding (its output) and the head (the gradient of its input)."""
     t = tensor_ranks(plan)
-    return term(
-        "D_edge",
-        "sent for the embedding's output, and for the head's dx",
-        2 * _residual_stream(model, plan) * (t - 1) / t,
-        Unit.BYTES,
-        MEGATRON,
-    )
+    return 2 * _residual_stream(model, plan) * (t - 1) / t
 
 
-def tensor_bytes_of_cross_entropy(plan: Plan) -> Term:
-    t = tensor_ranks(plan)
-    return term(
-        "D_loss",
-        "sent for the cross-entropy: three fp32 numbers a token",
-        24 * micro_batch_tokens(plan) * (t - 1) / t,
-        Unit.BYTES,
-        MEGATRON,
-    )
+@formula("D_loss", "sent for the cross-entropy: three fp32 numbers a token", Unit.BYTES, MEGATRON)
+def tensor_bytes_of_cross_entropy(plan: Plan) -> float:
+    x = Symbols(None, plan)
+    return 24 * x.T * (x.t - 1) / x.t
 
 
-def tensor_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> Term:
+@formula(
+    "D_sums", "sent once a step for gradients of norms and of shared heads", Unit.BYTES, KORTHIKANTI
+)
+def tensor_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> float:
     """Once a step along tp: gradients of the norms, of which each rank sees its own tokens under
     sequence parallel, and those of key and value heads that ranks share. ZeRO adds up the gradients
     of the shards that it leaves on a rank."""
-    t, d, blocks = tensor_ranks(plan), named("d", model.d_model), named("L_stage", part.blocks)
-    gradient, n = named("e_g", plan.types.gradients), named("N", shards_of(plan).optimizer)
-    sent = constant(0)
+    x, blocks = Symbols(model, plan), named("L_stage", part.blocks)
+    sent, n = constant(0), named("N", shards_of(plan).optimizer)
     if plan.sequence_parallel and model.kind == "llama":
         norms = 2 * blocks + 1 if part.has_head else 2 * blocks
-        sent = ring_all_reduce_bytes(t, gradient * d * norms / n)
+        sent = ring_all_reduce_bytes(x.t, x.e_g * x.d * norms / n)
     if 0 < model.kv_heads < plan.mesh.size("tp"):
         share = named("t / a_kv", plan.mesh.size("tp") / model.kv_heads)
-        sent = sent + ring_all_reduce_bytes(
-            share, gradient * 2 * d * named("d_head", model.head_size) * blocks / n
-        )
-    return term(
-        "D_sums",
-        "sent once a step for gradients of norms and of shared heads",
-        sent,
-        Unit.BYTES,
-        KORTHIKANTI,
-    )
+        heads = x.e_g * 2 * x.d * x.d_head * blocks / n
+        sent = sent + ring_all_reduce_bytes(share, heads)
+    return sent
 
 
-def pipeline_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> Term:
+@formula("D_tied", "sent once a step for the gradient of the tied matrix", Unit.BYTES, TIED)
+def pipeline_bytes_of_sums(model: Model, plan: Plan, part: PipelinePart) -> float:
     """Once a step along pp: the gradient of a tied matrix that the first and the last stage
     have."""
-    sent = constant(0)
-    if model.tied_head and part.has_embedding != part.has_head:
-        sent = ring_all_reduce_bytes(
-            constant(2),
-            named("e_g", plan.types.gradients)
-            * embedding(model)
-            / tensor_ranks(plan)
-            / named("N", shards_of(plan).optimizer),
-        )
-    return term(
-        "D_tied",
-        "sent once a step for the gradient of the tied matrix",
-        sent,
-        Unit.BYTES,
-        "Shoeybi et al. 2019 (Megatron-LM)",
-    )
+    if not model.tied_head or part.has_embedding == part.has_head:
+        return constant(0)
+    x, n = Symbols(model, plan), named("N", shards_of(plan).optimizer)
+    return ring_all_reduce_bytes(constant(2), x.e_g * embedding(model) / x.t / n)
 
 
-def context_calls_of_block(plan: Plan) -> Term:
+@formula("calls", "context-parallel calls of a block, one micro-batch", source=CONTEXT)
+def context_calls_of_block(plan: Plan) -> float:
     """Forward, and backward, where keys travel again in a ring and their gradients with them.
 
                 forward                            backward
@@ -168,83 +130,60 @@ def context_calls_of_block(plan: Plan) -> Term:
     ring        c - 1 exchanges                    c - 1, and c of gradients
     ulysses     all-to-all of q, k, v and y        the same four
     """
-    c, again, forward, backward = (
-        named("c", plan.mesh.size("cp")),
-        plan.times_again,
-        constant(1),
-        constant(1),
-    )
+    c = Symbols(None, plan).c
+    forward = backward = constant(4 if plan.exchange == "ulysses" else 1)
     if plan.exchange == "ring":
         forward, backward = c - 1, 2 * c - 1
-    if plan.exchange == "ulysses":
-        forward = backward = constant(4)
-    return term(
-        "calls",
-        "context-parallel calls of a block, one micro-batch",
-        (1 + again) * forward + backward,
-        source="parallel/context/attention.hpp",
-    )
+    return (1 + plan.times_again) * forward + backward
 
 
-def context_bytes_of_block(model: Model, plan: Plan) -> Term:
+@formula(
+    "D_cp", "sent for a block by a context-parallel rank, one micro-batch", Unit.BYTES, CONTEXT
+)
+def context_bytes_of_block(model: Model, plan: Plan) -> float:
     """Gradients in a ring are of the compute dtype, at least fp32."""
-    c, t, tokens = named("c", plan.mesh.size("cp")), tensor_ranks(plan), micro_batch_tokens(plan)
-    e = named("e", plan.types.activations)
-    e_g = named("e_g", max(4.0, plan.types.activations))
-    q = named("q", model.q_width)
-    kv = named("kv", max(model.kv_width, model.head_size * plan.mesh.size("tp")))
-    own = 2 * tokens * kv / t  # numbers of this rank's keys and values
-    forward = backward = (c - 1) * e * own
+    x, e_g = Symbols(model, plan), named("e_g", max(4.0, plan.types.activations))
+    own = 2 * x.T * x.kv_held / x.t  # numbers of this rank's keys and values
+    forward = backward = (x.c - 1) * x.e * own
     if plan.exchange == "ring":
-        backward = (c - 1) * e * own + c * e_g * own
+        backward = (x.c - 1) * x.e * own + x.c * e_g * own
     if plan.exchange == "ulysses":
-        forward = backward = (c - 1) / c * e * tokens * (2 * q + 2 * kv) / t
-    return term(
-        "D_cp",
-        "sent for a block by a context-parallel rank, one micro-batch",
-        (1 + plan.times_again) * forward + backward,
-        Unit.BYTES,
-        "parallel/context/attention.hpp",
-    )
+        forward = backward = (x.c - 1) / x.c * x.e * x.T * (2 * x.q + 2 * x.kv_held) / x.t
+    return (1 + plan.times_again) * forward + backward
 
 
-def expert_calls_of_block(model: Model, plan: Plan) -> Term:
+@formula(
+    "calls",
+    "all-to-alls of a block, one micro-batch: counts, rows and outputs; gradients",
+    source=EXPERTS,
+)
+def expert_calls_of_block(model: Model, plan: Plan) -> float:
     """Forward, and backward: K rows of d numbers for each token go to the experts, and as many come
     back. Before them, every rank tells every other how many rows it has for each of its experts."""
-    calls = 5 + constant(3 * plan.times_again)
-    return term(
-        "calls",
-        "all-to-alls of a block, one micro-batch: counts, rows and outputs; gradients",
-        mean_of_blocks(model, calls),
-        source="parallel/experts/dispatch.hpp",
-    )
+    return mean_of_blocks(model, 5 + constant(3 * plan.times_again))
 
 
-def expert_bytes_of_block(model: Model, plan: Plan) -> Term:
+@formula(
+    "D_ep",
+    "sent for a block by the busiest expert-parallel rank, one micro-batch",
+    Unit.BYTES,
+    EXPERTS,
+)
+def expert_bytes_of_block(model: Model, plan: Plan) -> float:
     """With equal load of the experts, or Plan.imbalance times as much."""
-    assert model.experts is not None
-    n, tokens = named("n", plan.mesh.size("ep")), micro_batch_tokens(plan)
-    e, d = named("e", plan.types.activations), named("d", model.d_model)
-    each = (n - 1) / n * e * tokens * named("K", model.per_token) * d
-    counts = (n - 1) / n * 8 * named("E", model.experts.routed)
+    x, n, again = Symbols(model, plan), named("n", plan.mesh.size("ep")), plan.times_again
+    each = (n - 1) / n * x.e * x.T * x.K * x.d
+    counts = (n - 1) / n * 8 * x.E
     if plan.busiest_rows != 1:
         each = named("imbalance", plan.imbalance) * each
-    again = plan.times_again
-    return term(
-        "D_ep",
-        "sent for a block by the busiest expert-parallel rank, one micro-batch",
-        mean_of_blocks(model, (4 + 2 * again) * each + (1 + again) * counts),
-        Unit.BYTES,
-        "parallel/experts/dispatch.hpp",
-    )
+    return mean_of_blocks(model, (4 + 2 * again) * each + (1 + again) * counts)
 
 
 def parameters_beside_experts(model: Model, t: float, part: PipelinePart) -> float:
     """What is averaged along ep: all but the experts."""
     assert model.experts is not None
-    d, f = named("d", model.d_model), named("f", model.d_ff)
-    here = named("E / n", model.experts.here)
-    experts = named("L_stage", part.blocks) * 3 * d * f * here / t
+    x, here = Symbols(model), named("E / n", model.experts.here)
+    experts = named("L_stage", part.blocks) * 3 * x.d * x.f * here / t
     return stage_parameters(model, t, part) - mean_of_blocks(model, experts)
 
 
@@ -270,34 +209,26 @@ def calls_behind_blocks(units: float, blocks: float, has_head: bool) -> float:
 def sharded_units(model: Model, t: float, part: PipelinePart) -> ShardedUnits:
     """The embedding's backward reads no parameters, and the head's gradients are computed in
     forward; a matrix that both share is gathered again."""
-    has_edges = model.vocabulary > 0
-    tied = has_edges and model.tied_head and part.has_head
-    edges = 0 if not has_edges else 1 if tied else part.has_embedding + part.has_head
-    count, again = part.blocks + edges, part.blocks + (edges if tied else 0)
+    has_head = model.vocabulary > 0 and part.has_head
+    has_embedding = model.vocabulary > 0 and part.has_embedding
+    tied = model.tied_head and has_head
+    count = part.blocks + (1 if tied else has_embedding + has_head)
+    again = part.blocks + tied
     gathered = (
         stage_parameters(model, t, part)
         if tied
         else named("L_stage", part.blocks) * whole_block(model, t)
     )
-    has_head = has_edges and part.has_head
-    return ShardedUnits(
-        count,
-        again,
-        gathered,
-        calls_behind_blocks(count, part.blocks, has_head),
-        calls_behind_blocks(again, part.blocks, has_head),
+    hidden, hidden_again = (
+        calls_behind_blocks(units, part.blocks, has_head) for units in (count, again)
     )
+    return ShardedUnits(count, again, gathered, hidden, hidden_again)
 
 
-def boundary_bytes(model: Model, plan: Plan) -> Term:
+@formula("D_pp", "one message to a neighbouring stage", Unit.BYTES, NARAYANAN)
+def boundary_bytes(model: Model, plan: Plan) -> float:
     stream = _residual_stream(model, plan)
-    return term(
-        "D_pp",
-        "one message to a neighbouring stage",
-        stream / tensor_ranks(plan) if plan.sequence_parallel else stream,
-        Unit.BYTES,
-        "Narayanan et al. 2021, section 4.1",
-    )
+    return stream / tensor_ranks(plan) if plan.sequence_parallel else stream
 
 
 def link_seconds(messages: float, sent: float, level: Level) -> Term:
@@ -306,10 +237,5 @@ def link_seconds(messages: float, sent: float, level: Level) -> Term:
     seconds = sent / (named("W", level.bytes_per_second) * named("eta", level.efficiency))
     if level.oversubscription > 1:
         seconds = named("o", level.oversubscription) * seconds
-    return term(
-        "t_link",
-        f"time on {level.name}",
-        messages * named("alpha", level.latency) + seconds,
-        Unit.SECONDS,
-        "Hockney 1994: latency and bandwidth",
-    )
+    seconds = messages * named("alpha", level.latency) + seconds
+    return term("t_link", f"time on {level.name}", seconds, Unit.SECONDS, HOCKNEY)

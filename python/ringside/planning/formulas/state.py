@@ -5,13 +5,15 @@ Symbols: P parameters of this rank's stage; e, e_g, e_m, e_o bytes of a number; 
 it.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 from ringside.planning.formulas.parameters import embedding, last_norm, whole_block
+from ringside.planning.formulas.symbols import Symbols
 from ringside.planning.model import Model
 from ringside.planning.plan import PipelinePart, Plan, Types
-from ringside.planning.quantity import Term, Unit, largest, named, smallest, term
+from ringside.planning.quantity import Unit, formula, largest, named, smallest
 
+UNITS, BUCKETS = "zero/zero3.hpp", "zero/gradient_shards.hpp"
 ZERO = "Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1"
 
 
@@ -29,119 +31,82 @@ def shards_of(plan: Plan) -> Shards:
     return Shards(n if stage >= 3 else 1.0, n if stage >= 2 else 1.0, n if stage >= 1 else 1.0)
 
 
-def parameter_bytes(parameters: float, types: Types, shards: float) -> Term:
-    return term(
-        "M_parameters",
-        "parameters",
-        named("e", types.parameters) * parameters / named("N", shards),
-        Unit.BYTES,
-        ZERO,
-    )
+def bytes_of_a_number(types: Types) -> Tuple[float, float, float, float]:
+    """Of parameters, gradients, masters and moments: e, e_g, e_m and e_o."""
+    sizes = (types.parameters, types.gradients, types.masters, types.moments)
+    e, e_g, e_m, e_o = map(named, ("e", "e_g", "e_m", "e_o"), sizes)
+    return e, e_g, e_m, e_o
 
 
-def gradient_bytes(parameters: float, types: Types, shards: float) -> Term:
-    return term(
-        "M_gradients",
-        "gradients",
-        named("e_g", types.gradients) * parameters / named("N", shards),
-        Unit.BYTES,
-        ZERO,
-    )
+@formula("M_parameters", "parameters", Unit.BYTES, ZERO)
+def parameter_bytes(parameters: float, types: Types, shards: float) -> float:
+    return named("e", types.parameters) * parameters / named("N", shards)
 
 
-def master_bytes(parameters: float, types: Types, shards: float) -> Term:
+@formula("M_gradients", "gradients", Unit.BYTES, ZERO)
+def gradient_bytes(parameters: float, types: Types, shards: float) -> float:
+    return named("e_g", types.gradients) * parameters / named("N", shards)
+
+
+@formula("M_masters", "fp32 masters of the parameters", Unit.BYTES, ZERO)
+def master_bytes(parameters: float, types: Types, shards: float) -> float:
     """0 for fp32 parameters."""
-    return term(
-        "M_masters",
-        "fp32 masters of the parameters",
-        named("e_m", types.masters) * parameters / named("N", shards),
-        Unit.BYTES,
-        ZERO,
-    )
+    return named("e_m", types.masters) * parameters / named("N", shards)
 
 
-def moment_bytes(parameters: float, types: Types, shards: float) -> Term:
-    return term(
-        "M_moments",
-        "AdamW's two moments",
-        named("e_o", types.moments) * parameters / named("N", shards),
-        Unit.BYTES,
-        ZERO,
-    )
+@formula("M_moments", "AdamW's two moments", Unit.BYTES, ZERO)
+def moment_bytes(parameters: float, types: Types, shards: float) -> float:
+    return named("e_o", types.moments) * parameters / named("N", shards)
 
 
-def state_of_model(parameters: float, types: Types) -> Term:
+@formula(
+    "M_state", "parameters, gradients, masters and moments of the whole model", Unit.BYTES, ZERO
+)
+def state_of_model(parameters: float, types: Types) -> float:
     """All four of the whole model, on however many devices."""
-    each = (
-        named("e", types.parameters)
-        + named("e_g", types.gradients)
-        + named("e_m", types.masters)
-        + named("e_o", types.moments)
-    )
-    return term(
-        "M_state",
-        "parameters, gradients, masters and moments of the whole model",
-        parameters * each,
-        Unit.BYTES,
-        ZERO,
-    )
+    e, e_g, e_m, e_o = bytes_of_a_number(types)
+    return parameters * (e + e_g + e_m + e_o)
 
 
 # Whole for a short time: units of parameters, and gradients on their way to who keeps them.
 
 
-def largest_unit(model: Model, t: float, part: PipelinePart) -> Term:
+@formula("P_unit", "the largest unit on one rank", source="zero/wrap_policy.hpp")
+def largest_unit(model: Model, t: float, part: PipelinePart) -> float:
     """Units are blocks; the embedding; the last norm with the head. In parameters on one of t
     tensor-parallel ranks."""
     block = whole_block(model, t)
-    unit: float = block
-    if part.has_embedding and model.vocabulary > 0:
-        unit = largest(unit, embedding(model) / t)
     if part.has_head and model.vocabulary > 0:
-        unit = largest(block, embedding(model) / t + last_norm(model))
-    return term("P_unit", "the largest unit on one rank", unit, source="zero/wrap_policy.hpp")
+        return largest(block, embedding(model) / t + last_norm(model))
+    if part.has_embedding and model.vocabulary > 0:
+        return largest(block, embedding(model) / t)
+    return block
 
 
-def largest_parameter(model: Model, t: float, part: PipelinePart) -> Term:
-    d, f, q = named("d", model.d_model), named("f", model.d_ff), named("q", model.q_width)
-    matrix = largest(f, q)
+@formula("P_largest", "the largest matrix on one rank", source="ddp/buckets.hpp")
+def largest_parameter(model: Model, t: float, part: PipelinePart) -> float:
+    x = Symbols(model)
+    matrix = largest(x.f, x.q)
     if part.has_embedding or part.has_head:
-        matrix = largest(named("V", model.vocabulary), matrix)
-    return term(
-        "P_largest", "the largest matrix on one rank", d * matrix / t, source="ddp/buckets.hpp"
-    )
+        matrix = largest(x.V, matrix)
+    return x.d * matrix / t
 
 
-def gathered_units(block: float, unit: float, types: Types) -> Term:
+@formula("M_units", "parameters of two units, gathered", Unit.BYTES, UNITS)
+def gathered_units(block: float, unit: float, types: Types) -> float:
     """Two neighbouring units are whole while they run, the largest and a block."""
-    return term(
-        "M_units",
-        "parameters of two units, gathered",
-        named("e", types.parameters) * (block + unit),
-        Unit.BYTES,
-        "zero/zero3.hpp",
-    )
+    return named("e", types.parameters) * (block + unit)
 
 
-def reduced_units(block: float, unit: float, types: Types) -> Term:
+@formula("M_reduced", "gradients of units, until they are reduced", Unit.BYTES, UNITS)
+def reduced_units(block: float, unit: float, types: Types) -> float:
     """One unit, the copy that backward makes, and two blocks that are being reduced."""
-    return term(
-        "M_reduced",
-        "gradients of units, until they are reduced",
-        named("e_g", types.gradients) * 2 * (block + unit),
-        Unit.BYTES,
-        "zero/zero3.hpp",
-    )
+    return named("e_g", types.gradients) * 2 * (block + unit)
 
 
-def reduced_buckets(parameters: float, matrix: float, bucket_bytes: float, types: Types) -> Term:
+@formula("M_reduced", "gradients in buckets, until they are reduced", Unit.BYTES, BUCKETS)
+def reduced_buckets(parameters: float, matrix: float, bucket_bytes: float, types: Types) -> float:
     """ZeRO stage 2: two buckets of gradients are being reduced and one is being filled, which is as
     large as the largest parameter if that is larger; and the gradient that backward adds to it."""
     g, bucket = named("e_g", types.gradients), named("b", bucket_bytes)
-    return term(
-        "M_reduced",
-        "gradients in buckets, until they are reduced",
-        g * matrix + smallest(largest(bucket, g * matrix) + 2 * bucket, g * parameters),
-        Unit.BYTES,
-        "zero/gradient_shards.hpp",
-    )
+    return g * matrix + smallest(largest(bucket, g * matrix) + 2 * bucket, g * parameters)

@@ -1,6 +1,8 @@
 """StepMemory: what a rank holds at every moment of a step beside parameters and the optimizer's
 state, in bytes."""
 
+from typing import Dict, Tuple
+
 from ringside.planning.formulas.activations import (
     block_activations,
     converted_head,
@@ -41,14 +43,10 @@ class StepMemory:
         self.vocabulary = float(embedding(model)) / float(t) if model.vocabulary > 0 else 0.0
         self.down_projection = float(down_projection(model, t))
         self.all_parameters = float(stage_parameters(model, t, part))
-        self.gradient_shards = shards_of(plan).gradients
-        # What an action computes with, by its kind, whether it is at the head and whether it makes
-        # the gradients: the formulas of a few moments, each asked for often.
-        self.computing = {}
-        for at in part.moments:
-            key = (at.at, at.is_at_head, at.is_first)
-            if key not in self.computing:
-                self.computing[key] = float(self._in_computation(at))
+        self.norm, self.gradient_shards = float(last_norm(model)), shards_of(plan).gradients
+        self.shards_parameters = plan.shards_parameters
+        self.reduces_buckets = plan.stage == 2 and plan.state_ranks > 1
+        self.computations: Dict[Tuple[str, bool, bool], float] = {}
 
     def of_blocks(self, at: Moment) -> float:
         """Activations of the blocks in flight."""
@@ -58,9 +56,28 @@ class StepMemory:
         deferred = named("L_W", at.deferred_blocks) * self.deferred
         return deferred if at.blocks == 0 else held + deferred
 
+    def working(self, at: Moment) -> float:
+        """What else there is at the moment: what its action computes with; what is kept of heads;
+        and gradients of head and embedding that wait for W as they are, because of the hooks that
+        reduce gradients."""
+        total = self._in_computation(at)
+        if at.heads > 0 and self.kept > 0:
+            total = named("m_head", at.heads) * self.kept + total
+        waiting = at.deferred_heads + at.deferred_embeddings
+        if waiting > 0 and self.model.own and not self.gradients_grow:
+            e, vocabulary = self.plan.types.activations, named("P_vocabulary", self.vocabulary)
+            total = named("m_W", waiting) * named("e", e) * vocabulary + total
+        return total
+
     def _in_computation(self, at: Moment) -> float:
-        model, plan = self.model, self.plan
-        is_llama, remain = model.kind == "llama", self.gradients_grow and at.is_first
+        """The formula depends on little of the moment, and is asked for often."""
+        key = (at.at, at.is_at_head, at.is_first)
+        if key not in self.computations:
+            self.computations[key] = self._computation(at)
+        return self.computations[key]
+
+    def _computation(self, at: Moment) -> float:
+        model, plan, remain = self.model, self.plan, self.gradients_grow and at.is_first
         if at.at == "head":
             head = head_activations(model, plan)
             converts = model.own and plan.types.parameters == 2
@@ -69,47 +86,16 @@ class StepMemory:
             return working_memory(model, plan, at.is_at_head, "first" if remain else "later")
         if at.at == "block_input":
             return working_memory(model, plan, at.is_at_head, "input")
-        if not is_llama:
+        if model.kind != "llama" or at.at == "weights" and remain:
             return constant(0)
         if at.at == "forward":
             return forward_memory(model, plan)
         if at.at == "embedding":
             return formula_of(embedding_activations(model, plan))
-        return (
-            constant(0)
-            if remain
-            else named("e", plan.types.activations) * down_projection(model, tensor_ranks(plan))
-        )
-
-    def _waiting(self, at: Moment) -> float:
-        """Gradients of head and embedding that wait for W as they are, because of the hooks that
-        reduce gradients."""
-        grows = not self.model.own or self.gradients_grow
-        return 0.0 if grows else at.deferred_heads + at.deferred_embeddings
-
-    def working(self, at: Moment) -> float:
-        """What else there is at the moment."""
-        total = self._in_computation(at)
-        if at.heads > 0 and self.kept > 0:
-            total = named("m_head", at.heads) * self.kept + total
-        waiting = self._waiting(at)
-        if waiting > 0:
-            total = (
-                named("m_W", waiting)
-                * named("e", self.plan.types.activations)
-                * named("P_vocabulary", self.vocabulary)
-                + total
-            )
-        return total
+        return named("e", plan.types.activations) * down_projection(model, tensor_ranks(plan))
 
     def _activations(self, at: Moment) -> float:
-        return (
-            at.blocks * float(self.block)
-            + at.deferred_blocks * float(self.deferred)
-            + at.heads * float(self.kept)
-            + self.computing[at.at, at.is_at_head, at.is_first]
-            + self._waiting(at) * self.plan.types.activations * self.vocabulary
-        )
+        return float(self.of_blocks(at)) + float(self.working(at))
 
     def _gradients(self, at: Moment) -> float:
         each, part = self.plan.types.gradients, self.part
@@ -118,7 +104,7 @@ class StepMemory:
         tied_here = self.model.tied_head and part.has_embedding and part.has_head
         numbers = at.gradients * self.parameters_of_block
         if at.has_head_gradient:
-            numbers += self.vocabulary + float(last_norm(self.model))
+            numbers += self.vocabulary + self.norm
         if at.has_embedding_gradient and not tied_here:
             numbers += self.vocabulary
         if at.is_first and at.at in ("block", "weights"):
@@ -139,8 +125,8 @@ class StepMemory:
     def _under_way(self, at: Moment) -> float:
         """Gathered parameters and gradients on their way. A network may be slow, so as many
         gradients are counted as may be there."""
-        plan, part, has_units = self.plan, self.part, self.plan.shards_parameters
-        if not has_units and (plan.stage != 2 or plan.state_ranks == 1):
+        plan, part, has_units = self.plan, self.part, self.shards_parameters
+        if not has_units and not self.reduces_buckets:
             return 0.0
         g, e = plan.types.gradients, plan.types.parameters
         vocabulary, block = g * self.vocabulary, self.parameters_of_block

@@ -4,7 +4,7 @@ the action before is not gathered again, and the next unit may belong to another
 Follows zero/zero3.cpp use by use, without communication.
 """
 
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Set
 
 from ringside.planning.formulas.parameters import embedding, last_norm, whole_block
 from ringside.planning.formulas.symbols import tensor_ranks
@@ -29,6 +29,7 @@ class _Use(NamedTuple):
 
     unit: int
     parameters: float
+    stage: int
     backward_reads: bool = True
 
 
@@ -36,7 +37,8 @@ class _Uses:
     """In the order of forward."""
 
     def __init__(self, uses: List[_Use]):
-        self.uses, self.whole = uses, set()  # type: List[_Use], Set[int]
+        self.uses = uses
+        self.whole: Set[int] = set()  # units
         self.gathered = {1: 0.0, -1: 0.0}  # numbers, by direction
 
     def forward(self, use: int, has_history: bool) -> None:
@@ -77,18 +79,18 @@ def _uses_of(model: Model, plan: Plan, schedule: Schedule, rank: int) -> List[_U
     is_alone = plan.mesh.size("tp") > 1 or plan.mesh.size("pp") > 1
     block, matrix = float(whole_block(model, t)), float(embedding(model)) / float(t)
     norm = float(last_norm(model))
-    head = _Use(HEAD, matrix if is_alone else matrix + norm)
+    last = schedule.stages - 1
+    head = _Use(HEAD, matrix if is_alone else matrix + norm, last)
     has_embedding, has_head = schedule.rank_of[0] == rank, schedule.rank_of[-1] == rank
     uses = []
     if has_embedding:
         shares = model.tied_head and has_head
-        uses.append(head if shares else _Use(EMBEDDING, matrix, False))
+        uses.append(head._replace(stage=0) if shares else _Use(EMBEDDING, matrix, 0, False))
     for stage in schedule.stages_of(rank):
-        uses += [
-            _Use(layer, block) for layer in layers_of_stage(model.layers, schedule.stages, stage)
-        ]
+        layers = layers_of_stage(model.layers, schedule.stages, stage)
+        uses += [_Use(layer, block, stage) for layer in layers]
     if has_head and is_alone:
-        uses.append(_Use(LAST_NORM, norm))
+        uses.append(_Use(LAST_NORM, norm, last))
     return uses + [head] if has_head else uses
 
 
@@ -111,22 +113,12 @@ def _compute_again(uses: _Uses, use: int, block: int, blocks: int, plan: Plan) -
 
 def unit_gathers(model: Model, plan: Plan, rank: int) -> UnitGathers:
     """Of the rank with this coordinate along pp."""
-    schedule = schedule_of_rank(plan, rank)
-    uses, again = _Uses(_uses_of(model, plan, schedule, rank)), plan.recompute.kind == "full"
-    all_uses = uses.uses
+    schedule, again = schedule_of_rank(plan, rank), plan.recompute.kind == "full"
+    all_uses = _uses_of(model, plan, schedule, rank)
+    uses = _Uses(all_uses)
     for kind, stage, _ in schedule.actions[rank]:
         layers = layers_of_stage(model.layers, schedule.stages, stage)
-        here = [
-            i
-            for i, use in enumerate(all_uses)
-            if (
-                use.unit in layers
-                if use.unit >= 0
-                else stage == 0
-                if i == 0
-                else stage + 1 == schedule.stages
-            )
-        ]
+        here = [i for i, use in enumerate(all_uses) if use.stage == stage]
         if kind == "F":
             for use in here:
                 uses.forward(use, not again or all_uses[use].unit < 0)

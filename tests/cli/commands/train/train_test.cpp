@@ -10,12 +10,12 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/matrix_libraries.hpp"
 #include "base/json.hpp"
 #include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/sample.hpp"
+#include "training/matrix_libraries.hpp"
 #include "transformer/checkpoint/safetensors.hpp"
 
 namespace ringside::cli {
@@ -75,7 +75,7 @@ TEST_CASE("every gradient and parameter of ten steps equals that of one rank in 
 }
 
 TEST_CASE("the header says that a BLAS leaves half of the processor unused") {
-  if (autograd::vector_bits_here() < 256) {
+  if (training::vector_bits_here() < 256) {
     MESSAGE("SKIPPED: every kernel uses these vectors");
     return;
   }

@@ -32,11 +32,13 @@ class Training {
     text_ = directory_.write("text.txt", text);
   }
 
-  Command command(const Command& more = {}) const {
-    Command command = {
-        ringside_binary, "train", "--data", text_.string(), "--d-model",  "16", "--layers", "1",
-        "--heads",       "2",     "--d-ff", "20",           "--sequence", "12", "--batch",  "12",
-        "--threads",     "1"};
+  Command command(const Command& more = {}) const { return command_on(text_.string(), more); }
+
+  // On other data than the text.
+  Command command_on(const std::string& data, const Command& more = {}) const {
+    Command command = {ringside_binary, "train", "--data",  data, "--d-model", "16",
+                       "--layers",      "1",     "--heads", "2",  "--d-ff",    "20",
+                       "--sequence",    "12",    "--batch", "12", "--threads", "1"};
     command.insert(command.end(), options_.begin(), options_.end());
     command.insert(command.end(), more.begin(), more.end());
     return command;
@@ -44,6 +46,10 @@ class Training {
 
   Outcome run(const Command& more = {}, const Variables& variables = {}) const {
     return run_program(command(more), variables, Seconds(60));
+  }
+
+  Outcome run_on(const std::string& data, const Command& more) const {
+    return run_program(command_on(data, more), {}, Seconds(60));
   }
 
   std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }

@@ -1,5 +1,5 @@
 // Checks that a page or a drawing is well-formed like XML: tags are closed in order, attributes are
-// quoted and unique.
+// quoted and unique; and reads what a page carries.
 #pragma once
 
 #include <set>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "base/json.hpp"
 
 namespace ringside::tests {
 
@@ -52,6 +54,13 @@ inline std::string what_is_malformed(const std::string& text) {
     if (name == "style" || name == "script") at = text.find("</" + name + ">", at);
   }
   return open.empty() ? "" : fmt::format("<{}> is not closed", open.back());
+}
+
+// What the page of a report carries.
+inline Json data_of_report(const std::string& page) {
+  const std::string begins = "<script type=\"application/json\" id=\"report\">";
+  const std::size_t begin = page.find(begins) + begins.size();
+  return Json::parse(page.substr(begin, page.find("</script>", begin) - begin));
 }
 
 }  // namespace ringside::tests
