@@ -288,7 +288,7 @@ void add_bench_command(CLI::App& app) {
   option(
       "--passes N", options.passes,
       "Measure everything N times. The last lines, --json and --svg have the fastest time of each "
-      "figure: what else the machine does makes a pass slower, never faster",
+      "figure, because other programs on the machine can only make a pass slower",
       at_least_one("pass"));
   add_json_option(option, args.json);
   option("--svg FILE", args.svg, "Draw busbw by size to this file");

@@ -115,7 +115,7 @@ void add_compare_command(CLI::App& app) {
   const auto [option, args] =
       add_command(app, "compare", "Compare two training runs: loss, time, waiting", compare);
   option("A", args.a, "The --metrics file of a run").required();
-  option("B", args.b, "That of another run").required();
+  option("B", args.b, "The --metrics file of the other run").required();
   option("--html FILE", args.html, "Write a page with both losses and step times");
 }
 

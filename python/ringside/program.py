@@ -63,7 +63,7 @@ def run(words):
     """Runs a command, and waits for its end."""
     environment = dict(os.environ)
     if declared(words):
-        arguments = [sys.executable, "-m", "ringside"]
+        arguments = [sys.executable, str(PACKAGE)]  # -m would look in the current folder first
         paths = [str(PACKAGE.parent), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     else:

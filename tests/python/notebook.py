@@ -10,22 +10,30 @@ from pathlib import Path
 
 
 def run_notebook(path):
-    """Runs the cells in their order and in a folder of their own, and shows the value of a cell's
-    last line as Jupyter does. Returns what each cell printed."""
-    cells = json.loads(Path(path).read_text())["cells"]
-    names, printed = {"__name__": "__main__"}, []
+    """Runs the cells in their order and in a folder of their own. Returns what each printed."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            for number, cell in enumerate(cells):
-                if cell["cell_type"] == "code":
-                    out = io.StringIO()
-                    with contextlib.redirect_stdout(out):
-                        run_cell("".join(cell["source"]), f"{Path(path).name}[{number}]", names)
-                    printed.append(out.getvalue())
+            return run_cells(path)
         finally:
             os.chdir(before)
+
+
+def run_cells(path, before=None):
+    """Runs the cells up to the heading `before` in the current folder, and shows the value of a
+    cell's last line as Jupyter does. Returns what each cell printed."""
+    names, printed = {"__name__": "__main__"}, []
+    for number, cell in enumerate(json.loads(Path(path).read_text())["cells"]):
+        source = "".join(cell["source"])
+        if before is not None and source.startswith(before):
+            return printed
+        if cell["cell_type"] == "code":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                run_cell(source, f"{Path(path).name}[{number}]", names)
+            printed.append(out.getvalue())
+    assert before is None, f"{path} has no heading {before!r}"
     return printed
 
 

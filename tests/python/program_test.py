@@ -4,10 +4,12 @@ import json
 import os
 import pydoc
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 import ringside
 from notebook import run_notebook
 from pages import drawn
@@ -15,6 +17,7 @@ from ringside import receive, send
 from ringside.program import find_program, options_of, words_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+NOTEBOOK = ROOT / "python/ring_to_ddp.ipynb"
 
 
 def error_of(call):
@@ -242,4 +245,48 @@ def test_no_torch_is_needed():
 
 
 def test_the_notebook_runs():
-    run_notebook(ROOT / "python/ring_to_ddp.ipynb")
+    run_notebook(NOTEBOOK)
+
+
+def test_the_notebook_starts_in_each_documented_way():
+    """docs/python.md: opened where it lies, with PYTHONPATH or without; a copy with PYTHONPATH.
+    Jupyter runs it in its own folder, which stands first on the path of its Python, as with -c."""
+    build = Path(ringside.__file__).resolve().parents[2]
+    if not (build / "bin/ringside").exists():
+        pytest.skip("needs the package of a build, which has its program two folders above")
+    with tempfile.TemporaryDirectory() as folder:
+        tree, elsewhere = Path(folder, "tree"), Path(folder, "elsewhere")
+        for here in tree / "python", tree / "build", elsewhere:
+            here.mkdir(parents=True)
+            shutil.copy(NOTEBOOK, here)
+        os.symlink(ROOT / "python/ringside", tree / "python/ringside")  # hides the build
+        os.symlink(build, tree / "build/release")
+        for start, path in (
+            (tree / "python", None),
+            (tree / "python", "build/release/python"),  # of the folder where Jupyter was started
+            (tree / "python", str(tree / "build/release/python")),
+            (elsewhere, str(tree / "build/release/python")),
+        ):
+            environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
+            environment.pop("RINGSIDE_PROGRAM", None)
+            if path is not None:
+                environment["PYTHONPATH"] = path
+            seen = subprocess.run(
+                [
+                    sys.executable,
+                    "-c",
+                    f"import sys; sys.path.append({str(Path(__file__).parent)!r})\n"
+                    "from notebook import run_cells\n"
+                    f"run_cells({NOTEBOOK.name!r}, before='What you see is also data')\n"
+                    "import ringside; ringside.simulate('all_reduce', n=3, algorithm='naive')\n"
+                    "print(ringside.__file__, ringside.library.find_library())",
+                ],
+                cwd=start,
+                env=environment,
+                capture_output=True,
+                text=True,
+            )
+            assert seen.returncode == 0, (start, path, seen.stderr)
+            package, library = map(Path, seen.stdout.split())
+            assert package.samefile(ringside.__file__), (start, path, package)
+            assert library.name == "libringside.so" and library.exists(), (start, path, library)

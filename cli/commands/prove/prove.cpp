@@ -115,8 +115,8 @@ void add_prove_command(CLI::App& app) {
   option("--algorithm NAME", args.algorithm,
          "Only algorithms of this name, such as ring; or one from a file, such as my.json");
   option("--max-size N", args.max_size,
-         "Prove for every number of ranks from 1 to N, at most 256 [64]; a file is for those "
-         "that it has",
+         "Prove for every number of ranks from 1 to N, at most 256 [64]; an algorithm of a "
+         "file for the numbers in it",
          in_range(1, 256));
   option.flag("--bounds", args.bounds,
               "Count steps, bytes and additions on --max-size ranks beside the "

@@ -176,7 +176,8 @@ void add_step_pipeline_command(CLI::App& step) {
   option("--forward T", args.durations.forward, "Duration of F of a stage [1]", duration);
   option("--backward T", args.durations.backward,
          "Duration of the whole backward of a stage, I and W [2]", duration);
-  option("--weight T", args.durations.weight, "The part of it that W takes [1]", duration);
+  option("--weight T", args.durations.weight, "The part of the backward that W takes [1]",
+         duration);
   option("--message T", args.durations.message, "Time of a message between two ranks [0]",
          duration);
   option("--svg FILE", args.svg, "Draw the picture to this file");

@@ -18,11 +18,11 @@ void add_elastic_options(const Options& option, ElasticOption& elastic) {
   option.with(
       "--elastic MIN:MAX",
       [&elastic](const std::string& text) { elastic.sizes = ElasticSizes::parse(text); },
-      "Start MAX ranks, go on without one that is killed or stopped, and take in the process "
-      "that the launcher starts in its place; end with fewer than MIN (docs/elastic.md)",
+      "Start MAX ranks. If one is killed or stopped, continue without it until the launcher has "
+      "started another process in its place. End with fewer than MIN (docs/elastic.md)",
       parsed_by([](const std::string& text) { ElasticSizes::parse(text); }));
   option("--restarts N", elastic.restarts,
-         "With --elastic, processes that may take the place of lost ranks [10]; else how "
+         "With --elastic, the number of processes that may replace lost ranks [10]; else how "
          "often all ranks start again after a failure, from the last checkpoint if there "
          "is one [0]",
          not_negative());

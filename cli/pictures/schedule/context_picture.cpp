@@ -131,6 +131,7 @@ std::string svg_of(const ContextPicture& picture) {
                               "block",
                               picture.ranks, name_of(picture.order)),
                   left + count * cell + 10, top + count * cell + 10,
+                  "text { font: 13px system-ui, sans-serif; fill: var(--ink); }\n"
                   ".masked { fill: none; stroke: var(--c9); } .step { fill: var(--paper); }",
                   content);
 }
