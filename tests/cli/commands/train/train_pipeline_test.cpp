@@ -39,7 +39,7 @@ TEST_CASE(
     CAPTURE(span);
     CHECK(contains(spans, span));
   }
-  CHECK(contains(read_file(training.path("report.html")), "backward weight (1W3)"));
+  CHECK(contains(read_file(training.path("report.html")), R"("backward weight","1W3",)"));
 }
 
 // The example of docs/pipeline_parallel.md, shorter: on the text that train reads by default.
