@@ -363,7 +363,7 @@ def named_mistake(exercise, case, says):
 
 class Runner:
     def __init__(self, kit, program, exercise, seed=0, transport="tcp", deadline=DEADLINE, command=None, environment=None, doing=None):
-        self.doing = {} if doing is None else doing  # {case: the world that runs}, for who looks on
+        self.doing = {} if doing is None else doing  # what runs now: {any: (the case's id, ranks)}, for who looks on
         self.kit, self.program, self.exercise, self.command = kit, program, exercise, command
         self.sanitized = any("-fsanitize" in flag for flag in kit.flags)  # slow, and needs terabytes of addresses
         self.seed, self.transport, self.deadline = seed, transport, deadline * (6 if self.sanitized else 1)
@@ -453,9 +453,9 @@ class Runner:
 
     def case(self, case, worlds):
         """The verdict of one case: the first world in which it is not right decides."""
-        began = time.monotonic()
+        began, run = time.monotonic(), object()  # a hidden case has the id of a public one
         for size in worlds:
-            self.doing[case["id"]] = size
+            self.doing[run] = case["id"], size
             for _ in range(3):
                 with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
                     Path(folder).chmod(0o711)
@@ -466,7 +466,7 @@ class Runner:
                 status, says, picture = "judge error", ["another program took the port of this world, three times: check again"], ""
             if status != "right":
                 break
-        del self.doing[case["id"]]
+        self.doing.pop(run, None)
         verdict = {"id": case["id"], "status": status, "score": case["points"] if status == "right" else 0, "max": case["points"],
                    "seconds": round(time.monotonic() - began, 2), "hidden": False}
         for key, value in (("says", says), ("picture", picture), ("output", output)):

@@ -72,7 +72,7 @@ class Course:
         doing = {}
 
         def waiting():
-            running = " and ".join(f"case {case} with {size} rank{'s' * (size > 1)}" for case, size in dict(doing).items())
+            running = " and ".join(f"case {case} with {size} rank{'s' * (size > 1)}" for case, size in list(doing.values()))
             return f"{exercise['id']}: still waiting for {running or 'the compiler'}"
 
         with kits.saying(waiting):
