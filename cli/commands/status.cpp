@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
-#include "cli/launcher/running_ranks.hpp"
+#include "cli/launcher/processes/running_ranks.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"

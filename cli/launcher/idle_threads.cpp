@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/environment.hpp"
-#include "cli/launcher/rank_process.hpp"
+#include "cli/launcher/processes/rank_process.hpp"
 #include "cli/launcher/ranks.hpp"
 
 namespace ringside::cli {

@@ -13,12 +13,12 @@
 #include "base/clock.hpp"
 #include "cli/launcher/flight_folder.hpp"
 #include "cli/launcher/launcher.hpp"
-#include "cli/launcher/line_forwarder.hpp"
-#include "cli/launcher/orphan_reaper.hpp"
-#include "cli/launcher/output_queue.hpp"
-#include "cli/launcher/rank_process.hpp"
+#include "cli/launcher/processes/line_forwarder.hpp"
+#include "cli/launcher/processes/orphan_reaper.hpp"
+#include "cli/launcher/processes/output_queue.hpp"
+#include "cli/launcher/processes/rank_process.hpp"
+#include "cli/launcher/processes/signal_pipe.hpp"
 #include "cli/launcher/rendezvous_address.hpp"
-#include "cli/launcher/signal_pipe.hpp"
 #include "collectives/bootstrap/job_members.hpp"
 
 namespace ringside::cli {

@@ -11,7 +11,7 @@
 #include "base/environment.hpp"
 #include "base/read_file.hpp"
 #include "cli/launcher/exit.hpp"
-#include "cli/launcher/rank_process.hpp"
+#include "cli/launcher/processes/rank_process.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/run_threads.hpp"
 

@@ -14,8 +14,8 @@
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
+#include "cli/launcher/processes/rank_process.hpp"
 #include "cli/launcher/programs.hpp"
-#include "cli/launcher/rank_process.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/program/program.hpp"
 

@@ -19,7 +19,7 @@
 
 #include "base/clock.hpp"
 #include "base/read_file.hpp"
-#include "cli/launcher/file_descriptor.hpp"
+#include "cli/launcher/processes/pipe.hpp"
 #include "tests/text.hpp"
 
 namespace ringside::testing {

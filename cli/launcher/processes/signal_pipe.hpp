@@ -9,7 +9,7 @@
 #include <csignal>
 #include <vector>
 
-#include "cli/launcher/file_descriptor.hpp"
+#include "cli/launcher/processes/pipe.hpp"
 
 namespace ringside::cli {
 

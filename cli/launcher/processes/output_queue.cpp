@@ -1,4 +1,4 @@
-#include "cli/launcher/output_queue.hpp"
+#include "cli/launcher/processes/output_queue.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "cli/launcher/signal_pipe.hpp"
+#include "cli/launcher/processes/signal_pipe.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/launcher/running_ranks.hpp"
+#include "cli/launcher/processes/running_ranks.hpp"
 
 #include "base/read_file.hpp"
 

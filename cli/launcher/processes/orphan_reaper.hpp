@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#include "cli/launcher/file_descriptor.hpp"
+#include "cli/launcher/processes/pipe.hpp"
 
 namespace ringside::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/launcher/line_forwarder.hpp"
+#include "cli/launcher/processes/line_forwarder.hpp"
 
 namespace ringside::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/launcher/orphan_reaper.hpp"
+#include "cli/launcher/processes/orphan_reaper.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -1,4 +1,4 @@
-// The few system calls of the launcher that make file descriptors, or throw.
+// Pipe: two file descriptors of the launcher and a process that it starts. These functions throw.
 #pragma once
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "cli/launcher/rank_process.hpp"
+#include "cli/launcher/processes/rank_process.hpp"
 
 #include "base/read_file.hpp"
 #include "base/system/block_signals.hpp"

@@ -9,10 +9,10 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
-#include "cli/launcher/file_descriptor.hpp"
 #include "cli/launcher/launcher.hpp"
+#include "cli/launcher/processes/pipe.hpp"
+#include "cli/launcher/processes/signal_pipe.hpp"
 #include "cli/launcher/rendezvous_address.hpp"
-#include "cli/launcher/signal_pipe.hpp"
 
 namespace ringside::cli {
 
