@@ -21,11 +21,6 @@ const DeclaredOption& DeclaredOption::separated_by(char delimiter) const {
   return *this;
 }
 
-const DeclaredOption& DeclaredOption::show_default(const std::string& text) const {
-  option_->default_str(text);
-  return *this;
-}
-
 const DeclaredOption& DeclaredOption::show_default() const {
   option_->capture_default_str();
   return *this;

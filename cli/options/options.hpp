@@ -91,10 +91,9 @@ class DeclaredOption {
 
   const DeclaredOption& required() const;
   const DeclaredOption& excludes(const DeclaredOption& other) const;
-  const DeclaredOption& separated_by(char delimiter) const;           // its values
-  const DeclaredOption& show_default(const std::string& text) const;  // in the help
-  const DeclaredOption& show_default() const;
-  const DeclaredOption& hide() const;  // from the help
+  const DeclaredOption& separated_by(char delimiter) const;  // its values
+  const DeclaredOption& show_default() const;                // in the help
+  const DeclaredOption& hide() const;                        // from the help
 
  private:
   CLI::Option* option_;

@@ -356,9 +356,9 @@ def handed_in(args, kit):
             try:
                 submissions.code_in(path, folder, ids)
             except submissions.Unreadable as error:
-                refused[path.name] = f": {error}"
-    for name, what in refused.items():
-        print(f"not graded: {args.submissions}/{name}{'' if what.startswith(':') else ' '}{what}", file=sys.stderr)
+                refused[path.name] = f"{path.name}: {error}"
+    for sentence in refused.values():
+        print(f"not graded: {args.submissions}/{sentence}", file=sys.stderr)
     readable = {student: path for student, path in found.items() if path.name not in refused}
     if not readable:
         sys.exit(f"{args.submissions}: expected a folder or an archive ({', '.join(submissions.ARCHIVES)}) for each student, found none")

@@ -22,7 +22,7 @@ def ending_of(path):
 
 
 def submissions_in(folder):
-    """{student: a folder or an archive}, and {name: what is wrong} for what is neither."""
+    """{student: a folder or an archive}, and {name: a sentence that begins with it} for what is neither."""
     found, refused = {}, {}
     for path in sorted(Path(folder).iterdir()):
         if path.name.startswith((".", "__MACOSX")):
@@ -30,9 +30,9 @@ def submissions_in(folder):
         ending = ending_of(path) if path.is_file() else ""
         student = path.name[:len(path.name) - len(ending)]
         if not path.is_dir() and not ending:
-            refused[path.name] = f"is neither a folder nor an archive ({', '.join(ARCHIVES)})"
+            refused[path.name] = f"{path.name} is neither a folder nor an archive ({', '.join(ARCHIVES)})"
         elif student in found:
-            refused[path.name] = f"and {found[student].name} are both of {student}: keep one"
+            refused[path.name] = f"{path.name} and {found[student].name} are both of {student}: keep one"
         else:
             found[student] = path
     return found, refused

@@ -56,7 +56,8 @@ TEST_CASE("a checkpoint in shards loads like one in a single file") {
   const Model loaded(read);
   load_parameters(directory.path(), loaded);
   const auto a = saved.named_parameters(), b = loaded.named_parameters();
-  for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::ranges::equal(a[i].tensor.values<float>(), b[i].tensor.values<float>()));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    CHECK(std::ranges::equal(a[i].tensor.values<float>(), b[i].tensor.values<float>()));
   // As in transformers, model.safetensors takes precedence over an index.
   save_checkpoint(directory.path(), saved);
   directory.write("model.safetensors.index.json", "no index");
