@@ -167,11 +167,13 @@ run_tests() {
   say_what_was_skipped "$preset"
 }
 
-# One line: how many tests, and why. "(SKIPPED: ...)" is what a program says that a test runs.
+# One line: how many tests, and why: "SKIPPED: reason", and of pytest "SKIPPED [1] file.py:12: reason".
+# "(SKIPPED: ...)" is what a program says that a test runs. ctest repeats what it looks for.
 say_what_was_skipped() {
   local reasons
-  reasons=$({ grep -Eho '(^|[^(])SKIPPED: [A-Za-z].*' "build/$1/Testing/Temporary/LastTest.log" ||
-    true; } | sed 's/^.*SKIPPED: //' |
+  reasons=$({ grep -v '^Skip regular expression found' "build/$1/Testing/Temporary/LastTest.log" |
+    grep -Eho '(^|[^(])SKIPPED(: [A-Za-z]| \[1\] ).*' ||
+    true; } | sed -E 's/^.*SKIPPED(: | \[1\] [^ ]+: )//' |
     sort | uniq -c | sort -rn | awk '{ count = $1; sub(/^ *[0-9]+ /, ""); sub(/\.$/, "")
       text = text (NR > 1 ? "; " : "") $0 " (" count ")" } END { print text }')
   if [ -n "$reasons" ]; then say "skipped: $reasons"; fi
