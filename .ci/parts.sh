@@ -6,7 +6,7 @@
 #     run_parts                     runs the parts of all kinds, then names those that were left out
 #
 # Of each kind a fifth always runs, but of those in optional_kinds. The others run until the budget is
-# used: CI_BUDGET minutes from the start of the script, 60 where it is not set, or none. A part that
+# used: CI_BUDGET minutes from the start of the script, 45 where it is not set, or none. A part that
 # has begun ends. With each commit another part of a kind is the first, so that none is left out for
 # long; the parts of kinds_in_order come as they were added.
 
@@ -69,7 +69,7 @@ choose_next() {
 }
 
 run_parts() {
-  local budget=${CI_BUDGET:-60} turn next kind name began
+  local budget=${CI_BUDGET:-45} turn next kind name began
   [[ $budget =~ ^([1-9][0-9]*|none)$ ]] ||
     fail "expected CI_BUDGET in minutes, or none, got \"$budget\""
   turn=$(turn_of_commit)

@@ -1,12 +1,7 @@
 # Joined sources: the compiler reads the headers once for several sources of one folder, which halves
-# the time of those that include large ones. Not in debug builds, where a changed source compiles alone.
-
-if(CMAKE_BUILD_TYPE STREQUAL "Debug")
-  set(joins OFF)
-else()
-  set(joins ON)
-endif()
-option(RINGSIDE_UNITY "Compile up to eight sources of a folder as one unit" ${joins})
+# the time of those that include large ones, in a debug build, too. A debugger still knows each source by
+# its name. OFF: a changed source compiles alone.
+option(RINGSIDE_UNITY "Compile up to eight sources of a folder as one unit" ON)
 
 # These stand alone: the clinic links an edited one in place of the library's, and compiles again those that
 # include an edited header. So does tests/debugger, which needs debug information.
