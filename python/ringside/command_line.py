@@ -394,5 +394,6 @@ def run_command(command: Command, words: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except OSError as error:
-        print(f"ringside: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        place = f"use {error.filename}" if error.filename else "write to standard output"
+        print(f"ringside: cannot {place}: {error.strerror}", file=sys.stderr)
         return 1

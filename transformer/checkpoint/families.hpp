@@ -1,5 +1,5 @@
 // What a config.json may leave out: the families of models, and the keys that change nothing. It is
-// data, in python/ringside/planning/data/families.json, which the planner (`ringside account`)
+// data, in python/ringside/data/families.json, which the planner (`ringside account`)
 // reads, too.
 #pragma once
 

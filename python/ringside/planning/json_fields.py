@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
@@ -49,6 +50,11 @@ def parse_json(text: str, what: str) -> Any:
         return json.loads(text, object_pairs_hook=unique, parse_float=finite, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise RingsideError(f"{what} is not JSON: the error is in line {error.lineno}") from None
+
+
+def data_file(name: str) -> str:
+    """The path of a file or folder of python/ringside/data."""
+    return os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", name)
 
 
 def read_json_file(path: str) -> Any:

@@ -49,11 +49,12 @@ from ringside.planning.json_fields import (
     SHARE,
     SHARE_OR_NONE,
     JsonFields,
+    data_file,
     read_json_file,
     require,
 )
 
-MACHINES = os.path.join(os.path.dirname(__file__), "data", "machines")
+MACHINES = data_file("machines")
 
 
 @dataclass(frozen=True)

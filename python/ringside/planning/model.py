@@ -9,9 +9,14 @@ from functools import cache
 from typing import Any, Dict, List, Optional
 
 from ringside.command_line import did_you_mean
-from ringside.planning.json_fields import POSITIVE, JsonFields, read_json_file, require, shown
-
-DATA = os.path.join(os.path.dirname(__file__), "data")
+from ringside.planning.json_fields import (
+    POSITIVE,
+    JsonFields,
+    data_file,
+    read_json_file,
+    require,
+    shown,
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Model:
 
 @cache
 def _data(name: str) -> Dict[str, Any]:
-    return read_json_file(os.path.join(DATA, name))
+    return read_json_file(data_file(name))
 
 
 @cache
