@@ -19,8 +19,7 @@ using namespace ringside;
 using namespace ringside::autograd;
 using namespace ringside::collectives;
 
-constexpr std::int64_t width = 512, rows = 64;  // of a micro-batch
-constexpr int micro_batches = 8;
+constexpr int width = 512, rows = 64, micro_batches = 8;  // rows of a micro-batch
 
 // The stage of a rank, here one layer: its weight.
 Tensor make_stage(int rank) {
@@ -50,7 +49,7 @@ struct Kept {
   Tensor x, y;  // the input of the stage, a leaf; its output, on the last rank the loss
 };
 
-std::vector<Kept> forward(const Tensor& stage, ProcessGroup& group) {
+std::vector<Kept> forward_micro_batches(const Tensor& stage, ProcessGroup& group) {
   const int rank = group.rank(), last = group.size() - 1;
   std::vector<Kept> kept;
   for (int m = 0; m < micro_batches; ++m) {
@@ -65,7 +64,7 @@ std::vector<Kept> forward(const Tensor& stage, ProcessGroup& group) {
 
 // The gradient of a receive is a send, to where the data came from. Gradients of the weights add up
 // over the micro-batches, in the order in which one process would take them.
-void backward(const std::vector<Kept>& kept, ProcessGroup& group) {
+void backward_micro_batches(const std::vector<Kept>& kept, ProcessGroup& group) {
   const int rank = group.rank(), last = group.size() - 1;
   for (const auto& [x, y] : kept) {
     Tensor dy;  // undefined for the loss: its gradient is 1
@@ -134,8 +133,9 @@ int main(int count, char** arguments) {
             seconds_since(start) * 1e3,
             std::ranges::equal(stage.grad().values<float>(), wanted.values<float>()));
     };
-    measure("one call after the other",
-            [&](const Tensor& stage) { backward(forward(stage, group), group); });
+    measure("one call after the other", [&](const Tensor& stage) {
+      backward_micro_batches(forward_micro_batches(stage, group), group);
+    });
     measure("overlapped", [&](const Tensor& stage) { overlapped(stage, rank, messages); });
   });
 }
