@@ -1,6 +1,9 @@
 // `ringside hello`: runs each collective on small numbers and prints them before and after.
 #include <algorithm>
+#include <array>
 #include <thread>
+
+#include <unistd.h>
 
 #include "base/random.hpp"
 #include "cli/options/command.hpp"
@@ -8,12 +11,14 @@
 #include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/process_group.hpp"
 
 namespace ringside::cli {
 namespace {
 
 using collectives::ProcessGroup;
+using collectives::RankInfo;
 using Numbers = std::vector<std::int32_t>;
 using In = std::span<const std::int32_t>;
 using Out = std::span<std::int32_t>;
@@ -44,7 +49,9 @@ std::string to_text(const Numbers& numbers) {
 
 class Hello {
  public:
-  Hello(ProcessGroup& group, std::uint64_t seed) : group_(group), seed_(seed) {}
+  // `place` is this rank's among those of its node.
+  Hello(ProcessGroup& group, std::uint64_t seed, const RankInfo& place)
+      : group_(group), seed_(seed), place_(place) {}
 
   void run() {
     if (prints())
@@ -55,6 +62,7 @@ class Hello {
     if (group_.size() > 1) show_send();
     show_split();
     show_barrier();
+    show_places();
   }
 
  private:
@@ -161,14 +169,36 @@ class Hello {
                  times[r][1]);
   }
 
+  // The same ranks in torchrun's words.
+  void show_places() {
+    constexpr std::size_t length = 64;
+    std::array<std::int8_t, length> node{};
+    ::gethostname(reinterpret_cast<char*>(node.data()), length - 1);
+    std::vector<std::int8_t> nodes(length * ranks());
+    group_.all_gather(std::span(node), std::span(nodes));
+    const auto places = from_all_ranks(group_, {place_.local_rank, place_.local_size});
+    if (!prints()) return;
+    fmt::print(
+        "\nplaces: each rank is a worker of a node, which is a machine; the world size is {}\n"
+        "  {:8}{:<18}local rank  local world size\n",
+        group_.size(), "", "node");
+    for (std::size_t r = 0; r < places.size(); ++r)
+      fmt::print("  {:<8}{:<18}{:>10}  {:>16}\n", fmt::format("rank {}", r),
+                 reinterpret_cast<const char*>(&nodes[r * length]), places[r][0], places[r][1]);
+  }
+
   ProcessGroup& group_;
   std::uint64_t seed_;
+  RankInfo place_;
 };
 
 void hello(const HelloOptions& args) {
   collectives::load_algorithms();
   run_on_ranks(args.ranks, [&](ProcessGroup& group, int) {
-    Hello(group, args.seed).run();
+    RankInfo place = collectives::rank_info_from_environment();
+    if (args.ranks.backend == "threads")
+      place.local_rank = group.rank(), place.local_size = group.size();
+    Hello(group, args.seed, place).run();
     group.finish();
   });
 }
