@@ -46,11 +46,10 @@ std::string how_to_build(const std::string& program) {
   if (program == "python") ::setenv("RINGSIDE_PROGRAM", self.c_str(), 1);
   ::execvp(line.front().c_str(), exec_arguments(line).data());
   require(errno == ENOENT, "cannot run {}: {}", line.front(), std::strerror(errno));
-  require(
-      program != "python",
-      "`ringside {}` is in Python with these options, and there is no python3 on PATH: install it "
-      "(apt-get install python3)",
-      command);
+  require(program != "python",
+          "`ringside {}` needs python3 here, which is not on PATH: install it (apt-get install "
+          "python3)",
+          command);
   fail("`ringside {}` is a command of the program {}, which is not in {}: build it ({})", command,
        program, folder_of_programs().string(), how_to_build(program));
 }

@@ -155,7 +155,8 @@ WHY = (
 )
 TOO_MUCH = (
     "The order of additions does not make so much of it: do both runs have the same model, text, "
-    "batch, seed and options? (Over many steps rounding grows: compare the first, with --dump.)"
+    "batch, seed and options, and does neither compress gradients? (Over many steps rounding grows: "
+    "compare the first, with --dump.)"
 )
 
 
