@@ -25,8 +25,15 @@ namespace {
 using collectives::DataType;
 using collectives::ReduceOp;
 
-// The input, the output, and as much again for temporary buffers of a library.
-constexpr std::uint64_t buffers_per_rank = 3;
+// The input, the output, and as much again for temporary buffers. In place our own backends need
+// none.
+std::uint64_t buffers_of_rank(const BenchOptions& options, bool in_place) {
+  if (!in_place) return 3;
+  const auto is_library = [](const std::string& name) {
+    return !bench_backend_named(name).package.empty();
+  };
+  return std::ranges::any_of(options.backends, is_library) ? 2 : 1;
+}
 
 bool in_path(const std::string& program) {
   std::istringstream folders(environment("PATH").value_or(""));
@@ -133,16 +140,24 @@ ReduceOp op_named(std::string_view name) {
   return named<ReduceOp>(name, "operation");
 }
 
-void check_memory(const BenchOptions& options) {
-  const auto ranks = static_cast<std::uint64_t>(*std::ranges::max_element(options.ranks));
+bool measures_in_place(const BenchOptions& options, int ranks, std::uint64_t bytes,
+                       std::optional<std::uint64_t> available) {
+  const std::uint64_t needed =
+      static_cast<std::uint64_t>(ranks) * buffers_of_rank(options, false) * bytes;
+  return options.in_place || (!options.both_places && needed > available.value_or(needed));
+}
+
+void check_memory(const BenchOptions& options, std::optional<std::uint64_t> available) {
+  const int ranks = *std::ranges::max_element(options.ranks);
   const std::uint64_t bytes = *std::ranges::max_element(options.bytes);
-  const std::uint64_t needed = ranks * buffers_per_rank * bytes;
-  const std::uint64_t available = available_memory().value_or(needed);
-  require(needed <= available,
-          "{} ranks with {} buffers of {} each need {:.1f} GB of memory, and {:.1f} GB are "
-          "available: measure less with --bytes or -n",
-          ranks, buffers_per_rank, bytes_to_text(bytes), static_cast<double>(needed) * 1e-9,
-          static_cast<double>(available) * 1e-9);
+  const std::uint64_t buffers =
+      buffers_of_rank(options, measures_in_place(options, ranks, bytes, available));
+  const std::uint64_t needed = static_cast<std::uint64_t>(ranks) * buffers * bytes;
+  require(needed <= available.value_or(needed),
+          "{} ranks with {} of {} each need {:.1f} GB of memory, and {:.1f} GB are available: "
+          "measure less with --bytes or -n",
+          ranks, counted(static_cast<std::int64_t>(buffers), "buffer"), bytes_to_text(bytes),
+          static_cast<double>(needed) * 1e-9, static_cast<double>(*available) * 1e-9);
 }
 
 }  // namespace ringside::cli

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/data_type.hpp"
 
@@ -62,6 +63,7 @@ struct BenchOptions {
   std::vector<std::string> backends{"tcp", "shm", "threads"};
   int queued = 0;  // calls on a GPU that queue up, timed by its events; 0: each is waited for
   bool both_places = false;  // measure each size out of place and in place
+  bool in_place = false;     // measure each size in place; else where out of place does not fit
   bool announces = true;     // false: our own backends send messages only
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
@@ -75,8 +77,14 @@ struct BenchOptions {
 collectives::DataType type_named(std::string_view name);
 collectives::ReduceOp op_named(std::string_view name);
 
+// Whether ranks on this machine have one buffer each of `bytes`, because the user asks for it, or
+// because an input and an output do not fit in `available` bytes of memory.
+bool measures_in_place(const BenchOptions& options, int ranks, std::uint64_t bytes,
+                       std::optional<std::uint64_t> available = available_memory());
+
 // Throws Error, with the needed and the available memory, if the buffers of the largest measurement
 // do not fit in memory.
-void check_memory(const BenchOptions& options);
+void check_memory(const BenchOptions& options,
+                  std::optional<std::uint64_t> available = available_memory());
 
 }  // namespace ringside::cli

@@ -54,7 +54,7 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
   const bool check = contender.backend != nullptr, device = contender.limit == Limit::device;
   Call buffers = block.call;
   if (!check) buffers.collective = Collective::all_reduce;  // a limit moves bytes like this
-  const bool in_place = check && block.in_place;
+  const bool in_place = block.in_place && (check || !device);
   BenchData data(buffers, backend.rank(), backend.size(), in_place);
   std::optional<OnDevice> on_device;
   if (device) on_device.emplace(data);

@@ -57,10 +57,11 @@ std::string time_text(double us) {
 std::string bench_title(const BenchRow& row) {
   const collectives::Call& call = row.call;
   return fmt::format(
-      "{} of {}{}, {} on {} cores{}", name_of(call.collective), name_of(call.type),
+      "{} of {}{}, {} on {} cores{}{}", name_of(call.collective), name_of(call.type),
       collectives::reduces(call.collective) ? fmt::format(" ({})", name_of(call.reduce)) : "",
       counted(row.ranks, "rank"), std::thread::hardware_concurrency(),
-      row.queued > 0 ? fmt::format("; on GPUs {} queue up", counted(row.queued, "call")) : "");
+      row.queued > 0 ? fmt::format("; on GPUs {} queue up", counted(row.queued, "call")) : "",
+      row.in_place ? "; in place, one buffer on each" : "");
 }
 
 Table bench_table(const std::vector<BenchRow>& rows) {

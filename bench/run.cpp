@@ -74,6 +74,13 @@ class Bench {
     return measured;
   }
 
+  // What rank 0 finds right, every rank does.
+  bool decide_place(std::uint64_t bytes) {
+    std::uint8_t in_place = measures_in_place(options_, layout_.in_set.local_size, bytes);
+    all_processes_.broadcast(std::span(&in_place, 1), 0);
+    return in_place != 0;
+  }
+
   void finish() { all_processes_.finish(); }
 
  private:
@@ -241,7 +248,7 @@ void run_bench(const BenchOptions& options, const ProcessLayout& layout,
                const std::function<void(const std::vector<BenchRow>&)>& take) {
   Bench bench(options, layout);
   for (const auto bytes : options.bytes) {
-    auto rows = bench.measure(bytes, false);
+    auto rows = bench.measure(bytes, bench.decide_place(bytes));
     if (options.both_places)
       for (const BenchRow& row : bench.measure(bytes, true)) rows.push_back(row);
     if (layout.in_job.rank == 0) take(rows);

@@ -76,7 +76,7 @@ void Run::begin(collectives::ProcessGroup& group, const std::string& members) {
 void Run::after_step(const StepReport& report) {
   if (metrics_) metrics_->step(report);
   reporter_.after_step(report);
-  if (!plan_.dump.empty()) dump(report.step);
+  if (dumps(report.step)) dump(report.step);
   saving_.check();
   if (report.step < plan_.last_step()) {
     if (plan_.save_every > 0 && report.step % plan_.save_every == 0) save();
@@ -104,6 +104,12 @@ void Run::save() {
   saving_.finish();
   auto write = copy_run(plan_.save, *model_, *trainer_, *plan_.vocabulary, plan_.data);
   if (writes()) saving_.start(std::move(write));
+}
+
+bool Run::dumps(std::int64_t step) const {
+  if (plan_.dump.empty()) return false;
+  const bool at_an_end = step == plan_.first_step() + 1 || step == plan_.last_step();
+  return at_an_end || (plan_.dump_every > 0 && step % plan_.dump_every == 0);
 }
 
 void Run::dump(std::int64_t step) const {

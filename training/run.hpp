@@ -91,6 +91,7 @@ class Run {
  private:
   void after_step(const StepReport& report);
   void save();
+  bool dumps(std::int64_t step) const;
   void dump(std::int64_t step) const;
   void sample(std::int64_t step);
 };

@@ -129,9 +129,11 @@ class BareCopy final : public Backend {
   void run(const Call& call, const void* input, void* output, const BlockBegins&) override {
     const Chunks chunks = Chunks::even(call.count * size_of(call.type), size_);
     for (int transfer = 0; transfer < chunk_transfers(call.collective, size_); ++transfer) {
-      const int chunk = (rank_ + transfer) % size_;
-      const std::byte* from = static_cast<const std::byte*>(input) + chunks.begin(chunk);
-      std::memcpy(static_cast<std::byte*>(output) + chunks.begin(chunk), from, chunks.size(chunk));
+      // In place the input is the output, so a chunk comes from where another one lies.
+      const int from = (rank_ + transfer) % size_, to = (from + 1) % size_;
+      std::memcpy(static_cast<std::byte*>(output) + chunks.begin(to),
+                  static_cast<const std::byte*>(input) + chunks.begin(from),
+                  std::min(chunks.size(from), chunks.size(to)));
     }
     barrier_.arrive_and_wait();
   }

@@ -111,10 +111,11 @@ void take_part(const BenchArguments& args, const BenchOptions& options) {
   Json all = Json::array();
   std::vector<BenchRow> of_all_sizes;  // which --nccl-tests prints at the end
   const bool prints_rows = !args.calibrate && !args.nccl_tests;
+  std::string title;  // of the rows before
   run_bench(options, layout, [&](const std::vector<BenchRow>& rows) {
     const Table table = bench_table(rows);
-    if (prints_rows && all.empty())
-      fmt::print(out, "\n{}\n{}", bench_title(rows.at(0)), table.head_line());
+    const std::string above = std::exchange(title, bench_title(rows.at(0)));
+    if (prints_rows && title != above) fmt::print(out, "\n{}\n{}", title, table.head_line());
     for (const auto& row : table.rows)
       if (prints_rows) fmt::print(out, "{}", table.line_of(row));
     if (prints_rows && rows.size() > 1) fmt::print(out, "\n");
@@ -280,9 +281,15 @@ void add_bench_command(CLI::App& app) {
       "Of backends on GPUs: put N calls on the GPU before waiting for them, and time them by its "
       "events. 0: wait for each call",
       not_negative());
-  option.flag("--nccl-tests", args.nccl_tests,
-              "Measure each size out of place and in place, and print the columns of nccl-tests, a "
-              "table for each backend, when all sizes are done");
+  const DeclaredOption in_place = option.flag(
+      "--in-place", options.in_place,
+      "One buffer on each rank, which is input and output. A size of which three do not fit in "
+      "memory is measured so in any case, and the table says it");
+  option
+      .flag("--nccl-tests", args.nccl_tests,
+            "Measure each size out of place and in place, and print the columns of nccl-tests, a "
+            "table for each backend, when all sizes are done")
+      .excludes(in_place);
   option("--repeat N", options.repeat,
          "Samples of each figure [as fit into half a second, at least 7]", at_least_one("sample"));
   option(

@@ -13,13 +13,17 @@
 #include "bench/training/step_table.hpp"
 #include "cli/options/command.hpp"
 #include "cli/pictures/median.hpp"
+#include "cli/pictures/numbers.hpp"
 #include "cli/pictures/python_svg.hpp"
 #include "collectives/work.hpp"
+#include "ddp/bucket_queue.hpp"
 #include "ddp/bucket_sizes/bucket_model.hpp"
+#include "ddp/buckets.hpp"
 #include "ddp/gradient_hooks.hpp"
 #include "ddp/replicate.hpp"
 #include "ddp/tensor_collectives.hpp"
 #include "training/trace/trace_file.hpp"
+#include "transformer/parameter_table.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -31,6 +35,7 @@ struct DdpArguments : StepOptions {
   std::vector<std::string> strategies{"naive", "flat", "overlap", "bucketed"};
   std::string svg, report;
   std::vector<double> buckets;  // empty: chosen for the model
+  bool plan_only = false;
 };
 
 constexpr std::size_t sizes_measured = 4;  // of those that are chosen
@@ -183,7 +188,47 @@ void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
     write_report(args.report, ddp_report(figures[0], traces), file_beside(args.json));
 }
 
+// Which parameter lies in which bucket of at most `mb`, in the order in which they are sent. The
+// tensors have shapes, and memory that nobody touches.
+BenchResult bucket_plan(const DdpArguments& args, double mb) {
+  const training::Plan plan = args.plan(1, "single");
+  const transformer::ParameterTable table(plan.config);
+  std::vector<autograd::NamedTensor> parameters;
+  for (const transformer::ParameterEntry& entry : table.entries())
+    parameters.push_back({entry.name, autograd::Tensor::empty(entry.shape, plan.dtype)});
+  const std::vector<ddp::Bucket> buckets = ddp::plan_buckets(parameters, mb);
+  const auto bytes = [&](std::int64_t elements) {
+    return elements * static_cast<std::int64_t>(size_of(plan.dtype));
+  };
+  Table rows{{number("bucket", "bucket"), number("its bytes", "bucket_bytes"),
+              words("parameter", "parameter"), only_in_json("begin_bytes"),
+              number("bytes", "bytes")}};
+  std::int64_t all = 0;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    all += buckets[b].elements;
+    for (const auto& [parameter, begin] : buckets[b].entries)
+      rows.rows.push_back({b, bytes(buckets[b].elements), parameter.name, bytes(begin),
+                           bytes(parameter.tensor.elements())});
+  }
+  return {
+      fmt::format("{}: {} bytes of gradients in {}; {} of at most {:g} MB, the first of at most "
+                  "{:g} MB\n{}",
+                  args.model, bytes(all), args.dtype,
+                  counted(static_cast<std::int64_t>(buckets.size()), "bucket"), mb,
+                  std::min(mb, ddp::first_bucket_mb), rows.text()),
+      rows.json({{"model", args.model}, {"bucket_mb", mb}})};
+}
+
+void print_plan(const DdpArguments& args) {
+  std::vector<BenchResult> results;
+  for (const double mb :
+       args.buckets.empty() ? std::vector{ddp::BucketQueue::default_bucket_mb} : args.buckets)
+    results.push_back(bucket_plan(args, mb));
+  write_results(results, args.json);
+}
+
 void bench_ddp(const DdpArguments& args) {
+  if (args.plan_only) return print_plan(args);
   refuse_if(args.backends.size() > 1 && !(args.svg.empty() && args.report.empty()),
             "--svg and --report show one backend: name one with --backend, or leave them out");
   const auto buckets = args.buckets.empty() ? std::vector<double>(sizes_measured, 1) : args.buckets;
@@ -207,6 +252,9 @@ void add_bench_ddp_command(CLI::App& bench) {
          "Bucket sizes of bucketed, in 10^6 bytes [four for the size of the model, the predicted "
          "best among them]",
          positive());
+  option.flag("--plan", args.plan_only,
+              "Measure nothing: print which parameter lies in which bucket, in the order in which "
+              "they are sent, for each size of --buckets [25]");
   option("--svg FILE", args.svg, "Draw exposed communication by bucket size to this file");
   option("--report FILE", args.report, "Write an HTML page with all figures to this file");
 }

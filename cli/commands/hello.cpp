@@ -2,18 +2,22 @@
 #include <algorithm>
 #include <thread>
 
+#include <unistd.h>
+
 #include "base/random.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
+#include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/rank_printer.hpp"
 
 namespace ringside::cli {
 namespace {
 
 using collectives::ProcessGroup;
+using collectives::RankInfo;
 using Numbers = std::vector<std::int32_t>;
 using In = std::span<const std::int32_t>;
 using Out = std::span<std::int32_t>;
@@ -34,8 +38,9 @@ std::string to_text(const Numbers& numbers) {
 
 class Hello {
  public:
-  Hello(ProcessGroup& group, const HelloOptions& args)
-      : group_(group), print_(group, args.as_it_comes), seed_(args.seed) {}
+  // `place` is this rank's among those of its node.
+  Hello(ProcessGroup& group, const HelloOptions& args, const RankInfo& place)
+      : group_(group), print_(group, args.as_it_comes), seed_(args.seed), place_(place) {}
 
   void run() {
     if (prints())
@@ -46,6 +51,7 @@ class Hello {
     if (group_.size() > 1) show_send();
     show_split();
     show_barrier();
+    show_places();
   }
 
  private:
@@ -149,15 +155,31 @@ class Hello {
                 fmt::format("arrived after {:>4} ms, left after {:>4} ms", arrived, elapsed()));
   }
 
+  // The same ranks in torchrun's words.
+  void show_places() {
+    char node[64] = {};
+    ::gethostname(node, sizeof node - 1);
+    print_lines(
+        "places",
+        fmt::format("each rank is a worker of a node, which is a machine; the world size is {}",
+                    group_.size()),
+        fmt::format("node {}, local rank {}, local world size {}", node, place_.local_rank,
+                    place_.local_size));
+  }
+
   ProcessGroup& group_;
   collectives::RankPrinter print_;
   std::uint64_t seed_;
+  RankInfo place_;
 };
 
 void hello(const HelloOptions& args) {
   collectives::load_algorithms();
   run_on_ranks(args.ranks, [&](ProcessGroup& group, int) {
-    Hello(group, args).run();
+    RankInfo place = collectives::rank_info_from_environment();
+    if (args.ranks.backend == "threads")
+      place.local_rank = group.rank(), place.local_size = group.size();
+    Hello(group, args, place).run();
     group.finish();
   });
 }

@@ -47,8 +47,8 @@ std::string how_to_build(const std::string& program) {
   ::execvp(line.front().c_str(), exec_arguments(line).data());
   require(errno == ENOENT, "cannot run {}: {}", line.front(), std::strerror(errno));
   require(program != "python",
-          "`ringside {}` is a command in Python, and there is no python3 on PATH: install it "
-          "(apt-get install python3)",
+          "`ringside {}` needs python3 here, which is not on PATH: install it (apt-get install "
+          "python3)",
           command);
   fail("`ringside {}` is a command of the program {}, which is not in {}: build it ({})", command,
        program, folder_of_programs().string(), how_to_build(program));

@@ -15,6 +15,7 @@ from ringside.program import find_program
 COMMANDS: Dict[str, str] = {
     "synthesize": "synthesize",
     "msccl": "msccl",
+    "compare": "compare",
     "timeline": "timeline",
     "tokenize": "tokenize",
     "account": "account",
@@ -22,6 +23,9 @@ COMMANDS: Dict[str, str] = {
     "watch": "watch",
     "postmortem": "postmortem",
 }
+
+
+BATCH = "RINGSIDE_TRAIN_BATCH"  # with --against, where the options of `train` are right
 
 
 def command_named(name: str) -> command_line.Command:
@@ -100,6 +104,10 @@ def main(words: List[str]) -> int:
         from ringside.lab.generate import generate
 
         return generate(words[1:])
+    if words[0] == "train" and BATCH in os.environ:  # the program calls, for --against
+        from ringside.lab.against import train
+
+        return train(words[1:], os.environ.pop(BATCH))
     if words[0] not in COMMANDS:
         return become_program(words)
     return command_line.run_command(command_named(words[0]), words[1:])

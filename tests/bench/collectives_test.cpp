@@ -140,6 +140,40 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
   CHECK(three.at("limit_gbps") > 0);
 }
 
+TEST_CASE("bench measures in place what does not fit in memory otherwise, and its table says so") {
+  constexpr std::uint64_t gigabyte = 1'000'000'000;
+  cli::BenchOptions options{.ranks = {2, 6}, .bytes = {4, gigabyte}, .backends = {"tcp", "shm"}};
+  CHECK(!cli::measures_in_place(options, 6, 4, 16 * gigabyte));
+  CHECK(!cli::measures_in_place(options, 6, gigabyte, 18 * gigabyte));
+  CHECK(cli::measures_in_place(options, 6, gigabyte, 16 * gigabyte));
+  cli::check_memory(options, 6 * gigabyte);
+  CHECK_THROWS_WITH(cli::check_memory(options, 6 * gigabyte - 1),
+                    "6 ranks with 1 buffer of 1 GB each need 6.0 GB of memory, and 6.0 GB are "
+                    "available: measure less with --bytes or -n");
+  options.both_places = true;
+  CHECK(!cli::measures_in_place(options, 6, gigabyte, 16 * gigabyte));
+  CHECK_THROWS_WITH(cli::check_memory(options, 16 * gigabyte),
+                    "6 ranks with 3 buffers of 1 GB each need 18.0 GB of memory, and 16.0 GB are "
+                    "available: measure less with --bytes or -n");
+  if (cli::bench_backends().at(3).available) {  // gloo has temporary buffers of its own
+    options.both_places = false, options.backends = {"gloo"};
+    CHECK_THROWS_WITH(cli::check_memory(options, 10 * gigabyte),
+                      "6 ranks with 2 buffers of 1 GB each need 12.0 GB of memory, and 10.0 GB are "
+                      "available: measure less with --bytes or -n");
+  }
+
+  for (const std::string collective : {"all_reduce", "all_gather", "reduce"})
+    for (const Json& row : rows_of({collective, "-n", "3", "--bytes", "4KB,40KB", "--backends",
+                                    "tcp,shm,threads", "--in-place"}))
+      CHECK((row.at("in_place") && (collective == "reduce" || row.at("limit_gbps") > 0)));
+  const Outcome outcome = bench({"all_reduce", "-n", "2", "--bytes", "4KB,8KB", "--backends",
+                                 "threads", "--repeat", "1", "--in-place"});
+  const std::string title = "; in place, one buffer on each\n size (B) ";
+  CHECK(contains(outcome.out, title));
+  CHECK(outcome.out.find(title) == outcome.out.rfind(title));
+  CHECK(contains(one_error({"all_reduce", "--in-place", "--nccl-tests"}, 2), "--in-place"));
+}
+
 TEST_CASE("bench prints a table and draws a plot") {
   const TemporaryFile plot("ringside-bench-plot-");
   const auto outcome = bench({"all_gather", "-n", "2", "--bytes", "4KB,8KB", "--backends",

@@ -4,11 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include "base/clock.hpp"
 #include "base/read_file.hpp"
 #include "bench/training/ddp_report.hpp"
+#include "ddp/buckets.hpp"
 #include "tests/bench/run_bench.hpp"
 #include "tests/cli/pictures/report/markup.hpp"
 #include "tests/transformer/temporary_directory.hpp"
+#include "transformer/model.hpp"
 
 using namespace ringside;
 using namespace ringside::testing;
@@ -129,6 +132,35 @@ TEST_CASE("bench ddp measures several backends in turn beside one step without c
     CHECK(rows[1].at("strategy") == "flat");
     CHECK(rows[2].at("bytes_sent") == all[i].at("bucket_model").at("gradient_bytes"));
   }
+}
+
+TEST_CASE("bench ddp --plan says which parameter lies in which bucket, and measures nothing") {
+  const transformer::Model model(transformer::named_config("tiny"), autograd::DType::bf16);
+  const auto [all, table] = run_bench("ddp", {"--plan", "--buckets", "0.3,25", "--dtype", "bf16"});
+  CHECK(contains(table,
+                 "tiny: 1714432 bytes of gradients in bf16; 2 buckets of at most 25 MB, the "
+                 "first of at most 1 MB\n"));
+  CHECK(contains(table, "\n  bucket  its bytes  parameter "));
+  REQUIRE(all.size() == 2 * 39);
+  std::size_t row = 0;
+  for (const double mb : {0.3, 25.0}) {
+    const auto buckets = ddp::plan_buckets(model, mb);
+    for (std::size_t b = 0; b < buckets.size(); ++b)
+      for (const auto& [parameter, begin] : buckets[b].entries) {
+        const Json& told = all[row++];
+        CHECK(told.at("bucket_mb") == mb);
+        CHECK(told.at("bucket") == b);
+        CHECK(told.at("bucket_bytes") == 2 * buckets[b].elements);
+        CHECK(told.at("parameter") == parameter.name);
+        CHECK(told.at("begin_bytes") == 2 * begin);
+        CHECK(told.at("bytes") == 2 * parameter.tensor.elements());
+      }
+  }
+  CHECK(row == all.size());
+  // The largest model takes no longer: its parameters have no values.
+  const auto begin = Clock::now();
+  CHECK(run_program({ringside_binary, "bench", "ddp", "--plan", "--model", "xl"}).exit_code == 0);
+  CHECK(seconds_since(begin) < 5);
 }
 
 TEST_CASE("bench ddp trains in bf16, whose gradients have half of the bytes") {

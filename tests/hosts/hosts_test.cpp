@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <utility>
 
@@ -77,6 +78,10 @@ TEST_CASE("two hosts say hello over IPv4 and over IPv6 with and without brackets
     const auto outcome = run_hosts(master, "a $ringside hello & b $ringside hello; wait $!");
     expect_success(outcome);
     CHECK(contains(outcome.out, "[0] 4 ranks over tcp. Each collective on small whole numbers:\n"));
+    // A rank's number on its node, of which each has two ranks.
+    for (int rank = 0; rank < 4; ++rank)
+      CHECK(std::regex_search(outcome.out,
+                              std::regex(fmt::format("rank {}  \\S+ +{} +2\n", rank, rank % 2))));
     CHECK(outcome.err == "");
   }
 }

@@ -59,8 +59,17 @@ def test_explain_answers_the_questions_of_the_course():
             "--explain",
         )
 
+    told = bounds("fsdp=16,tp=4")
     for tokens in ("319.4", "395.3", "61.32"):
-        assert f" = {tokens} tokens\n" in bounds("fsdp=16,tp=4")
+        assert f" = {tokens} tokens\n" in told
+    # (d): all devices; accumulation in two micro-batches; twice the tensor parallel; the best mesh;
+    # without overlap.
+    smaller = told[told.index("\nA smaller batch: what helps, and what does not\n") :]
+    figures = [line.split(" = ")[1] for line in smaller.splitlines() if line.endswith(" tokens")]
+    assert figures == [f"{n} tokens" for n in ("20,444", "40,889", "10,222", "3,925", "25,302")]
+    assert smaller.count("  no help: ") == 2 and smaller.count("  helps: ") == 3
+    assert "    rate = 1 / (4 / 3)\n         = 75 %\n" in smaller
+    assert " = inf tokens\n" in bounds("fsdp=4,tp=16")  # 32 ranks of tensor parallel are too many
     # Where tensor parallel alone takes longer than computing, no batch is large enough.
     assert " = inf" in bounds("fsdp=2,tp=32") and "Least batch" not in bounds("fsdp=64")
 

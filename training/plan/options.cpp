@@ -274,6 +274,9 @@ void add_output_options(Plan& plan, Rows row) {
       "Write an HTML page at the end: tracks of every rank, memory over a step, loss");
   row("--dump DIR", plan.dump, same, not_kept,
       "Write gradients and parameters after every step: DIR/step0001.safetensors and so on");
+  row("--dump-every N", plan.dump_every, same, not_kept,
+      "The steps of --dump: the first, every N-th and the last; 0: the first and the last [1]",
+      {Check::not_negative});
   row("--save DIR", plan.save, same, in_folder,
       "Save the model at the end: config.json and model.safetensors in the format of Hugging "
       "Face's Llama, and the state for --resume");

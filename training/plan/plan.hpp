@@ -70,6 +70,7 @@ struct Plan {
   // What it writes. Empty paths: nothing.
   std::filesystem::path metrics, trace, report, dump, save;
   std::optional<StepRange> trace_steps;  // of `trace` and `report`
+  std::int64_t dump_every = 1;           // in steps; 0: the first and the last
   bool overwrite = false;                // another run in `save`
   std::int64_t save_every = 0;           // in steps; 0: only at the end
   std::int64_t sample_tokens = 0;        // generated at the end

@@ -1,5 +1,6 @@
 // `ringside train`: trains a transformer on text, on one rank or many.
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -14,9 +15,11 @@
 #include "cli/launcher/ranks.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/device_option.hpp"
+#include "cli/options/option_checks.hpp"
 #include "cli/options/options.hpp"
 #include "cli/options/rank_options.hpp"
 #include "cli/options/training_options.hpp"
+#include "cli/program/other_programs.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/process_group.hpp"
 #include "training/elastic/elastic_run.hpp"
@@ -38,6 +41,7 @@ struct TrainArguments {
   RanksOption ranks;
   ElasticOption elastic;
   training::Plan plan;  // what the user has given
+  std::string against;  // empty: nothing to compare with
   ResumeCommand resume_command;
 };
 
@@ -121,6 +125,21 @@ TrainArguments with_given_options(TrainArguments args) {
   return args;
 }
 
+// Python runs this command without --against and then with one process, and compares the two
+// (python/ringside/lab/against.py). What is wrong with the options, it says before that.
+[[noreturn]] void train_and_compare(const TrainArguments& args, const RanksOption& ranks,
+                                    const std::optional<training::ElasticSizes>& sizes) {
+  refuse_if(
+      environment("RANK") || environment("OMPI_COMM_WORLD_RANK") || collectives::started_by_srun(),
+      "--against starts the ranks itself, twice: leave out the launcher, and give -n");
+  refuse_if(!args.plan.resume.empty(),
+            "--against compares whole runs: leave out --resume, or start from the checkpoint with "
+            "--init");
+  const training::Plan plan = checked_plan(args, ranks.wanted(), ranks.wanted(), sizes);
+  ::setenv("RINGSIDE_TRAIN_BATCH", std::to_string(plan.options.batch).c_str(), 1);
+  become_python("train");
+}
+
 void train(const TrainArguments& arguments) {
   const TrainArguments args = with_given_options(arguments);
   collectives::load_algorithms();
@@ -135,6 +154,7 @@ void train(const TrainArguments& arguments) {
   ranks_option.launch.command_again = [&] { return command_again(args); };
   const auto sizes =
       args.elastic.sizes ? args.elastic.sizes : training::Membership::sizes_from_environment();
+  if (!args.against.empty()) train_and_compare(args, ranks_option, sizes);
   training::Plan plan;
   const auto prepare = [&](int ranks, int ranks_here) {
     plan = checked_plan(args, ranks, ranks_here, sizes);
@@ -166,6 +186,10 @@ void add_train_command(CLI::App& app) {
   add_link_option(option);
   add_algorithm_option(option);
   add_training_options(option, args.plan);
+  option("--against NAME", args.against,
+         "one-process: train again with one process, and compare gradients and parameters after "
+         "the first and the last step",
+         one_of({"one-process"}));
   const auto refuse = [](const std::string& tokenizer) {
     refuse_if(true,
               "train reads text that is encoded already: type `ringside tokenize --tokenizer {} "

@@ -434,6 +434,9 @@ class _Accountant:
         self.section("Least batch, for two matrices of a block, forward")
         for line in bounds.least_batch(split, self.account.tokens):
             self.put(line)
+        self.section("A smaller batch: what helps, and what does not")
+        for line in bounds.smaller_batch(split):
+            self.put(line)
 
 
 def account(model: Model, plan: Plan, machine: Machine) -> Account:

@@ -1,5 +1,6 @@
 // `ringside hello`: its output, and its errors when the ranks cannot meet.
 #include <memory>
+#include <regex>
 
 #include <doctest/doctest.h>
 #include <boost/asio/io_context.hpp>
@@ -54,6 +55,11 @@ TEST_CASE("hello shows the same numbers over every transport") {
     for (const std::string name : {"scatter", "all_to_all", "send, recv", "split"})
       CHECK(contains(outcome.out, "\n" + name + ": "));
     CHECK(contains(outcome.out, "barrier: no rank leaves before every rank has arrived\n"));
+    CHECK(contains(outcome.out,
+                   "\nplaces: each rank is a worker of a node, which is a machine; the world size "
+                   "is 4\n  rank 0  node "));
+    CHECK(std::regex_search(
+        outcome.out, std::regex("\n  rank 3  node \\S+, local rank 3, local world size 4\n$")));
   }
 }
 

@@ -1,4 +1,4 @@
-"""How many devices the course's model needs, and which batch is large enough.
+"""How many devices the course's model needs, which batch is large enough, and what makes it smaller.
 
 Devices: under FSDP. Symbols: T tokens, d width, f inner width, e bytes of a number, t ranks of
 tensor parallel, N devices.
@@ -17,13 +17,13 @@ your model, chapter 5.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import List
 
-from ringside.planning.quantity import Term, Unit, ceil, formula, named, sqrt, term
+from ringside.planning.quantity import Term, Unit, ceil, constant, formula, named, sqrt, term
 
-QUESTION_A, QUESTION_B, QUESTION_C = (
-    f"Stanford CS336, assignment 2, question ({letter})" for letter in "abc"
+QUESTION_A, QUESTION_B, QUESTION_C, QUESTION_D = (
+    f"Stanford CS336, assignment 2, question ({letter})" for letter in "abcd"
 )
 SCALING = "Austin et al. 2025, How to scale your model, chapter 5"
 
@@ -135,3 +135,38 @@ def least_batch(s: Split, batch: float) -> List[Term]:
         *(term(*each, Unit.SECONDS, QUESTION_C) for each in times),
         *(bound(s) for bound in bounds),
     ]
+
+
+def smaller_batch(s: Split) -> List[Term]:
+    """The least batch of all N devices, if all overlaps, and what makes it smaller. Backward takes
+    twice the computing and twice the communication of forward, so the bounds are those of a whole
+    step.
+
+    Recomputation runs forward again, a third more computing, with the parameters that backward has
+    gathered anyway. More work then hides the same communication, and the work is no use."""
+    batch = s.n * tokens_if_overlapped(s)
+    wider = replace(s, fsdp=s.fsdp / 2, tensor=2 * s.tensor)
+    rows = (
+        ("the batch of all devices, if the two axes' communication overlaps", batch),
+        (
+            "no help: gradient accumulation. Each of K = 2 micro-batches gathers the shards again, "
+            "and must be as large as that",
+            named("K", 2) * batch,
+        ),
+        (
+            "helps: twice the tensor parallel, half the FSDP, as long as Y stays below Y_max",
+            s.n * tokens_if_overlapped(wider),
+        ),
+        (
+            "helps: another mesh of these devices, at the best X and Y",
+            s.n * tokens_at_best_split(s),
+        ),
+        ("helps: overlap. Where the two axes' times add up, it is", s.n * tokens_if_added(s)),
+    )
+    what = (
+        "no help: recomputation. It hides communication behind 3/4 of that batch, but computing "
+        "takes 4/3 of the time: tokens per second, compared with that batch without it"
+    )
+    useful = term("rate", what, constant(1) / (constant(4) / 3), Unit.SHARE, QUESTION_D)
+    terms = [term("B", *row, Unit.TOKENS, QUESTION_D) for row in rows]
+    return [*terms[:2], useful, *terms[2:]]
