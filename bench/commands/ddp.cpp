@@ -135,7 +135,7 @@ std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>&
   constexpr int tries = 5;
   Trace trace;
   for (std::size_t c = 0; c < rows.size(); ++c)
-    for (int i = 0; i < tries; ++i) {
+    for (int i = 1; i <= tries; ++i) {
       const std::string phase = fmt::format("step {} of {}", i, rows[c].text());
       group.barrier();
       const Trace::On on(trace);

@@ -123,8 +123,7 @@ def position():
     text = f"call #{int(task['sequence'])}, {values.call_text(task['call'])}"
     steps = values.vector(task["schedule"]["steps"])
     if step is not None and step < len(steps):
-        # Counted from 1, as in the warning of a rank that waits.
-        text += f", step {step + 1} of {len(steps)}{waits}: {values.step_text(steps[step])}"
+        text += f", step {step} (of 0 to {len(steps) - 1}){waits}: {values.step_text(steps[step])}"
     return rank, text
 
 
