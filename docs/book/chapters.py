@@ -31,6 +31,8 @@ def live(app, page):
     folder = Path(app.outdir) / "figures"
 
     def component(figure):
+        if not figure["command"]:
+            return figure[0]
         try:
             written = figures.write_page(figure["command"], figures.DOCS.parent / "build/book-figures")
         except RuntimeError as error:
@@ -56,6 +58,7 @@ def transform(app, page, source):
     text = source[0]
     if page == "index":
         text += "\n" + contents_of(text)
+    text = re.sub(r"^```math$", "```{math}", text, flags=re.MULTILINE)  # GitHub's form, and MyST's
     text = figures.FIGURE.sub(live(app, page), text)
     text = re.sub(r"\[([^\]]+)\]\((\.\./[^)]+)\)", outside, text)
     source[0] = re.sub(r"^<!--.*?-->\n", "", text, flags=re.MULTILINE | re.DOTALL)
