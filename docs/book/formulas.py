@@ -16,7 +16,7 @@ def mathml(writer, node, **how):
     # Rows of a displayed formula are aligned by docutils itself; GitHub needs the environment.
     text = node.astext().replace(r"\begin{aligned}", "").replace(r"\end{aligned}", "")
     try:
-        return tex2mathml(text, **how)
+        return tex2mathml(text, **how).replace(">/</mo>", ' lspace="0" rspace="0">/</mo>')  # a/b, not a / b
     except SyntaxError as error:
         raise ExtensionError(f"{writer.builder.current_docname}: the formula {node.astext()}: {error}") from error
 
