@@ -243,6 +243,21 @@ TEST_CASE("in a program without debug information, ring says which build has it"
                  "ring: this program has no debug information: debug one of the preset debug"));
 }
 
+TEST_CASE("in a course, where only the student's code has debug information, ring says so") {
+  if (!can_debug()) return;
+  const auto outcome = run_program(
+      {"sh", "-c",
+       "folder=$(mktemp -d) && cd $folder && echo 'void student() {}' >student.cpp && "
+       "echo 'void student(); int main() { student(); }' >main.cpp && c++ -g -c student.cpp && "
+       "c++ -c main.cpp && c++ main.o student.o && gdb -nx -q -batch -ex "
+       "'source " RINGSIDE_SOURCE_DIR
+       "/tools/gdb/load.py' -ex 'break student' -ex run -ex ring ./a.out; rm -r $folder"},
+      {}, Seconds(100));
+  CHECK(contains(outcome.out + outcome.err,
+                 "ring: only your code has debug information here, so ring cannot see what "
+                 "Ringside's functions hold: `info threads` lists the ranks"));
+}
+
 TEST_CASE("gdb loads the printers only from a safe path, and load.py without one") {
   if (!can_debug()) return;
   CHECK(contains(gdb("step", {"info pretty-printer global ringside"}, {}), "declined"));
