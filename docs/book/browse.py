@@ -155,7 +155,7 @@ def main():
     arguments = parser.parse_args()
     program = installed_browser()
     if program is None:
-        print("browse.py: SKIPPED: the pages in a browser, because none is installed (apt-get install chromium)")
+        print("SKIPPED: the pages in a browser, because none is installed (apt-get install chromium)")
         return 0
     pages = [page for page in sorted(arguments.book.resolve().rglob("*.html")) if "_static" not in page.parts]
     pages = [page for page in pages if not arguments.pages or page.stem in arguments.pages]
@@ -163,7 +163,8 @@ def main():
         arguments.shots.mkdir(parents=True, exist_ok=True)
     failed, folder = 0, tempfile.mkdtemp(prefix="ringside-browser-")
     browser = Browser(program, folder)
-    for page in pages:
+    for number, page in enumerate(pages, 1):
+        print(f"[{number}/{len(pages)}] {page.name}", flush=True)  # docs/build-book shows how far it is
         for finding in findings(browser, page, arguments.shots):
             print(f"browse.py: {page.relative_to(arguments.book.resolve())}: {finding}", flush=True)
             failed = 1

@@ -28,7 +28,9 @@ def contents_of(text):
 
 
 def live(app, page):
+    """Replaces a figure. Prints how many of all are done, which docs/build-book shows."""
     folder = Path(app.outdir) / "figures"
+    total = sum(bool(figure["command"]) for page in figures.DOCS.glob("*.md") for figure in figures.FIGURE.finditer(page.read_text()))
 
     def component(figure):
         if not figure["command"]:
@@ -37,6 +39,8 @@ def live(app, page):
             written = figures.write_page(figure["command"], figures.DOCS.parent / "build/book-figures")
         except RuntimeError as error:
             raise ExtensionError(f"{page}: {error}") from error
+        app.ringside_figures = getattr(app, "ringside_figures", 0) + 1
+        print(f"[{app.ringside_figures}/{total}] {figure['command']}", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
         framed = figures.frame(written, figure["part"], folder)
         shutil.copy(figures.DOCS / figure["picture"], folder)
