@@ -121,6 +121,7 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
 std::vector<BucketForecast> forecasts(const training::Plan& plan, std::span<ProcessGroup> groups,
                                       double gradient_bytes) {
   const transformer::Model model(plan.config, plan.dtype, plan.device);
+  show_progress(groups[0], "measuring backward alone, and all-reduces");
   const BackwardTimes times = time_backward(model, plan, groups[0]);
   std::vector<BucketForecast> forecasts;
   for (ProcessGroup& group : groups)
@@ -137,6 +138,7 @@ std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>&
   for (std::size_t c = 0; c < rows.size(); ++c)
     for (int i = 1; i <= tries; ++i) {
       const std::string phase = fmt::format("step {} of {}", i, rows[c].text());
+      show_progress(group, "tracing " + phase);
       group.barrier();
       const Trace::On on(trace);
       const autograd::Profile profile;
@@ -144,6 +146,7 @@ std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>&
       bench.step(c);
     }
   group.barrier();
+  show_progress(group, "");
   return training::gather_traces(trace, group);
 }
 

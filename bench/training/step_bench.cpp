@@ -5,6 +5,8 @@
 #include <string_view>
 #include <thread>
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "autograd/optim/adamw.hpp"
@@ -173,11 +175,19 @@ void StepBench::warm_up() {
     for (std::size_t c = 0; c < entries_.size(); ++c) take_turn(c);
 }
 
+void show_progress(const ProcessGroup& group, const std::string& text) {
+  if (group.rank() == 0 && isatty(STDERR_FILENO)) fmt::print(stderr, "\r\x1b[K{}", text);
+}
+
 std::vector<StepRow> StepBench::measure(int steps) {
+  show_progress(groups_[0], "warming up");
   warm_up();
   std::vector<Sample> own;
-  for (int i = 0; i < steps; ++i)
+  for (int i = 0; i < steps; ++i) {
+    show_progress(groups_[0], fmt::format("measuring step {} of {}", i + 1, steps));
     for (std::size_t c = 0; c < entries_.size(); ++c) own.push_back(take_turn(c));
+  }
+  show_progress(groups_[0], "");
   std::vector<Sample> all(own.size() * static_cast<std::size_t>(groups_[0].size()));
   const auto bytes = [](const auto& samples) { return samples.size() * sizeof(Sample); };
   groups_[0].all_gather({own.data(), bytes(own), collectives::DataType::uint8},
