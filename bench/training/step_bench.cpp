@@ -5,8 +5,6 @@
 #include <string_view>
 #include <thread>
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "autograd/optim/adamw.hpp"
@@ -16,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "cli/pictures/median.hpp"
+#include "cli/pictures/terminal.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/execution/backend.hpp"
 #include "training/memory_check.hpp"
@@ -175,19 +174,16 @@ void StepBench::warm_up() {
     for (std::size_t c = 0; c < entries_.size(); ++c) take_turn(c);
 }
 
-void show_progress(const ProcessGroup& group, const std::string& text) {
-  if (group.rank() == 0 && isatty(STDERR_FILENO)) fmt::print(stderr, "\r\x1b[K{}", text);
-}
-
 std::vector<StepRow> StepBench::measure(int steps) {
-  show_progress(groups_[0], "warming up");
+  const bool tells = groups_[0].rank() == 0;
+  if (tells) show_progress("warming up");
   warm_up();
   std::vector<Sample> own;
   for (int i = 0; i < steps; ++i) {
-    show_progress(groups_[0], fmt::format("measuring step {} of {}", i + 1, steps));
+    if (tells) show_progress(fmt::format("measuring step {} of {}", i + 1, steps));
     for (std::size_t c = 0; c < entries_.size(); ++c) own.push_back(take_turn(c));
   }
-  show_progress(groups_[0], "");
+  if (tells) show_progress("");
   std::vector<Sample> all(own.size() * static_cast<std::size_t>(groups_[0].size()));
   const auto bytes = [](const auto& samples) { return samples.size() * sizeof(Sample); };
   groups_[0].all_gather({own.data(), bytes(own), collectives::DataType::uint8},

@@ -74,10 +74,6 @@ struct StepRow : StepContender {
   bool in_mesh() const { return plan.mesh.given(); }
 };
 
-// What is measured now, on the terminal of rank 0, in a line that the next one replaces; "" removes
-// it.
-void show_progress(const collectives::ProcessGroup& group, const std::string& text);
-
 class StepBench {
  public:
   // Makes a model for each contender. `groups`, of the same ranks, must outlive this object. Every

@@ -16,6 +16,7 @@
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "cli/pictures/table.hpp"
+#include "cli/pictures/terminal.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/selection/cost_model.hpp"
@@ -98,8 +99,11 @@ void prove_all(const ProveOptions& given) {
     return;
   }
   std::vector<Proof> proofs;
-  for (const Algorithm& algorithm : selected(options))
+  for (const Algorithm& algorithm : selected(options)) {
+    show_progress(fmt::format("proving {}, {}", name_of(algorithm.collective), algorithm.name));
     proofs.push_back(prove(algorithm, options.max_size));
+  }
+  show_progress("");
   report_proofs(proofs, options.json, "algorithms");
 }
 
