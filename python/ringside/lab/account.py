@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "account",
-    "Compute what a plan needs: memory, communication, time, what binds",
+    "Compute what a plan needs: memory, communication and time, and its bottleneck",
     run,
     [
         Option(
