@@ -15,6 +15,7 @@
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/python_svg.hpp"
+#include "cli/pictures/terminal.hpp"
 #include "collectives/work.hpp"
 #include "ddp/bucket_queue.hpp"
 #include "ddp/bucket_sizes/bucket_model.hpp"
@@ -126,6 +127,7 @@ AllReduces time_all_reduces(ProcessGroup& group, double gradient_bytes, autograd
 std::vector<BucketForecast> forecasts(const training::Plan& plan, std::span<ProcessGroup> groups,
                                       double gradient_bytes) {
   const transformer::Model model(plan.config, plan.dtype, plan.device);
+  if (groups[0].rank() == 0) show_progress("measuring backward alone, and all-reduces");
   const BackwardTimes times = time_backward(model, plan, groups[0]);
   std::vector<BucketForecast> forecasts;
   for (ProcessGroup& group : groups)
@@ -140,8 +142,9 @@ std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>&
   constexpr int tries = 5;
   Trace trace;
   for (std::size_t c = 0; c < rows.size(); ++c)
-    for (int i = 0; i < tries; ++i) {
+    for (int i = 1; i <= tries; ++i) {
       const std::string phase = fmt::format("step {} of {}", i, rows[c].text());
+      if (group.rank() == 0) show_progress("tracing " + phase);
       group.barrier();
       const Trace::On on(trace);
       const autograd::Profile profile;
@@ -149,6 +152,7 @@ std::vector<RankTrace> trace_steps(StepBench& bench, const std::vector<StepRow>&
       bench.step(c);
     }
   group.barrier();
+  if (group.rank() == 0) show_progress("");
   return training::gather_traces(trace, group);
 }
 

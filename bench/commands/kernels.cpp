@@ -270,7 +270,7 @@ void add_bench_kernels_command(CLI::App& bench) {
                   "Measure the kernels of a GPU, beside copies and matrix products", bench_kernels);
   add_device_option(option, args.device);
   add_dtype_option(option, args.dtype);
-  option("--size SIZE", args.size, "Size of a tensor: more than the GPU's cache");
+  option("--size SIZE", args.size, "Size of a tensor, larger than the GPU's cache");
   option("--width N", args.width, "Elements of a row", at_least_one("number"));
   option("--vocabulary N", args.vocabulary, "Width of the logits", at_least_one("token"));
   option("--sequence N,...", args.sequences, "Sequence lengths of attention",

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "cli/pictures/median.hpp"
+#include "cli/pictures/terminal.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/execution/backend.hpp"
 #include "training/memory_check.hpp"
@@ -174,10 +175,15 @@ void StepBench::warm_up() {
 }
 
 std::vector<StepRow> StepBench::measure(int steps) {
+  const bool tells = groups_[0].rank() == 0;
+  if (tells) show_progress("warming up");
   warm_up();
   std::vector<Sample> own;
-  for (int i = 0; i < steps; ++i)
+  for (int i = 0; i < steps; ++i) {
+    if (tells) show_progress(fmt::format("measuring step {} of {}", i + 1, steps));
     for (std::size_t c = 0; c < entries_.size(); ++c) own.push_back(take_turn(c));
+  }
+  if (tells) show_progress("");
   std::vector<Sample> all(own.size() * static_cast<std::size_t>(groups_[0].size()));
   const auto bytes = [](const auto& samples) { return samples.size() * sizeof(Sample); };
   groups_[0].all_gather({own.data(), bytes(own), collectives::DataType::uint8},

@@ -123,7 +123,8 @@ std::string line_of(const View& rank, const RankNames& names) {
   if (is.call.empty()) return "has made no call";
   if (!is.in_call) return fmt::format("in no call; {:.1f} s ago it began {}", is.seconds, is.call);
   return fmt::format(
-      "{:.1f} s in call {}, step {} of {}{}", is.seconds, is.call, is.step, is.steps,
+      "{:.1f} s in call {}, {}{}", is.seconds, is.call,
+      collectives::step_in_words(is.step, is.steps),
       is.waits_for < 0 ? "" : fmt::format("; waits for rank {}", names(is.waits_for)));
 }
 

@@ -1,7 +1,9 @@
 // How wide a terminal is, and whether to use colour.
 #pragma once
 
+#include <iostream>
 #include <optional>
+#include <string>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -20,6 +22,11 @@ inline std::optional<int> terminal_columns(int fd) {
 // Colour only on a terminal, and not if the user does not want it (https://no-color.org).
 inline bool wants_colour() {
   return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && environment("TERM") != "dumb";
+}
+
+// What a command works at, on the terminal, in a line that the next one replaces; "" removes it.
+inline void show_progress(const std::string& text) {
+  if (isatty(STDERR_FILENO)) std::cerr << "\r\x1b[K" << text;
 }
 
 }  // namespace ringside::cli

@@ -108,6 +108,11 @@ FlightRecorder::FlightRecorder(int rank, int size, const std::filesystem::path& 
   add_recorder(this);
 }
 
+std::string step_in_words(std::uint32_t step, std::uint32_t steps) {
+  const std::uint32_t last = std::max(steps, 1U) - 1;
+  return fmt::format("step {} (of 0 to {})", std::min(step, last), last);
+}
+
 FlightRecorder::~FlightRecorder() {
   if (!folder_.empty()) remove_recorder(this);
 }

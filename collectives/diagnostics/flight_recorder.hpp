@@ -28,11 +28,14 @@ struct FlightEntry {
   std::uint64_t sequence = 0;  // the number of the call, counted from 1; 0: an unused entry
   Call call;
   std::uint32_t state = under_way;
-  std::uint32_t step = 0, steps = 0;  // the current step, and the number of steps
+  std::uint32_t step = 0, steps = 0;  // the current step, counted from 0, and the number of steps
   std::int32_t waiting_for = -1;      // the peer whose message it lacks; -1: none
   std::uint64_t bytes_received = 0;
   std::int64_t began_ns = 0, failed_ns = 0;  // since 1970; failed_ns 0: it has not failed
 };
+
+// "step 2 (of 0 to 5)"; when all are done, the last one.
+std::string step_in_words(std::uint32_t step, std::uint32_t steps);
 
 struct FlightHeader {
   static constexpr std::uint64_t expected_magic = 0x33544c4653474e52;  // "RNGSFLT3"

@@ -21,7 +21,7 @@ RankStatus status_of(const Flight& flight) {
   status.call = fmt::format("#{}{}, {}", last.sequence,
                             group.empty() ? "" : " of " + sub_group_in_words(group),
                             describe(last.call, names));
-  status.step = std::min(last.step + 1, last.steps);
+  status.step = std::min(last.step, std::max(last.steps, 1U) - 1);
   status.steps = last.steps;
   status.seconds = static_cast<double>(header.written_ns - last.began_ns) * 1e-9;
   if (status.in_call && last.waiting_for >= 0) status.waits_for = names.in_job(last.waiting_for);

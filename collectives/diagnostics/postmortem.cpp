@@ -84,8 +84,8 @@ std::string line_of(const Flight& flight, const RankNames& names) {
       "{}{} {}{}{}", who, last.state == FlightEntry::failed ? "failed in" : "was in", what,
       is_of_torch(flight.header)
           ? ""
-          : fmt::format(" for {:.1f} s: step {} of {}, {} bytes received", seconds,
-                        std::min(last.step + 1, last.steps), last.steps, last.bytes_received),
+          : fmt::format(" for {:.1f} s: {}, {} bytes received", seconds,
+                        step_in_words(last.step, last.steps), last.bytes_received),
       last.waiting_for >= 0 ? fmt::format(", waiting for rank {}", names(last.waiting_for)) : "");
 }
 

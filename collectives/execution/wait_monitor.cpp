@@ -115,7 +115,7 @@ WaitMonitor::Others WaitMonitor::others(const std::vector<Position>& positions) 
     else if (r < 16)
       waiting.push_back(fmt::format("rank {} waits for rank {} in step {} of call #{}",
                                     name_of_rank(r), name_of_rank(positions[r].waiting_for),
-                                    positions[r].step + 1, positions[r].sequence));
+                                    positions[r].step, positions[r].sequence));
   }
   for (const std::string& each : waits_elsewhere(positions)) waiting.push_back(each);
   if (!known.silent.empty())
@@ -146,13 +146,12 @@ std::vector<std::string> WaitMonitor::waits_elsewhere(
 }
 
 // "call #7 of sub-group split1.color0 (ranks 2,3 of the job), all_reduce of 1000 fp32 (sum, ring),
-// step 2 of 6"
+// step 2 (of 0 to 5)"
 std::string WaitMonitor::where() const {
   return fmt::format(
-      "call #{}{}, {}, step {} of {}", record_->sequence,
+      "call #{}{}, {}, {}", record_->sequence,
       options_.group.empty() ? "" : " of sub-group " + sub_group_in_words(options_.group),
-      describe(record_->call, control_.names()), std::min(record_->step + 1, record_->steps),
-      record_->steps);
+      describe(record_->call, control_.names()), step_in_words(record_->step, record_->steps));
 }
 
 void WaitMonitor::warn_of_wait(double seconds) {

@@ -92,7 +92,7 @@ class WaitMonitor {
   struct Others {
     std::vector<int> silent;  // ranks that have told nothing recently
     std::string silence;      // "rank 2 does not answer: stopped, ..."; empty if all answer
-    std::string waiting;      // "rank 3 waits for rank 2 in step 1 of call #7; ..."
+    std::string waiting;      // "rank 3 waits for rank 2 in step 0 of call #7; ..."
   };
   int rank() const { return control_.rank(); }
   int rank_in_job() const { return control_.names().in_job(rank()); }

@@ -28,13 +28,19 @@ def contents_of(text):
 
 
 def live(app, page):
+    """Replaces a figure. Prints how many of all are done, which docs/build-book shows."""
     folder = Path(app.outdir) / "figures"
+    total = sum(bool(figure["command"]) for page in figures.DOCS.glob("*.md") for figure in figures.FIGURE.finditer(page.read_text()))
 
     def component(figure):
+        if not figure["command"]:
+            return figure[0]
         try:
             written = figures.write_page(figure["command"], figures.DOCS.parent / "build/book-figures")
         except RuntimeError as error:
             raise ExtensionError(f"{page}: {error}") from error
+        app.ringside_figures = getattr(app, "ringside_figures", 0) + 1
+        print(f"[{app.ringside_figures}/{total}] {figure['command']}", flush=True)
         folder.mkdir(parents=True, exist_ok=True)
         framed = figures.frame(written, figure["part"], folder)
         shutil.copy(figures.DOCS / figure["picture"], folder)
@@ -56,6 +62,7 @@ def transform(app, page, source):
     text = source[0]
     if page == "index":
         text += "\n" + contents_of(text)
+    text = re.sub(r"^```math$", "```{math}", text, flags=re.MULTILINE)  # GitHub's form, and MyST's
     text = figures.FIGURE.sub(live(app, page), text)
     text = re.sub(r"\[([^\]]+)\]\((\.\./[^)]+)\)", outside, text)
     source[0] = re.sub(r"^<!--.*?-->\n", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -7,10 +7,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 project = "Ringside"
 copyright = "The Ringside authors"
 root_doc = "index"
-extensions = ["myst_parser", "chapters"]
+extensions = ["myst_parser", "chapters", "formulas", "theme"]
 exclude_patterns = ["book"]
 myst_heading_anchors = 3
-myst_enable_extensions = []
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_double_inline = False
+html_math_renderer = "mathml"
 highlight_language = "text"
 smartquotes = False
 

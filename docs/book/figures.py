@@ -7,12 +7,15 @@ PAGE is the page that the command writes. What follows # is where the page begin
 name what to show of it: a word of PARTS below, or beginnings of the headings of its figures, with |
 between them.
 
-The picture stands for the page in the repository, on paper, and where scripts do not run. Called as
-a program, this file draws those pictures that a second comment says how to make:
+The picture stands for the page in the repository, on paper, and where scripts do not run. A second
+comment says how it is made:
 
     <!-- still: ringside step all_reduce -n 4 --svg STILL -->      the command draws the picture
     <!-- still -->                                                 the same figures of the same page,
                                                                    as a browser draws them
+
+A picture without a page has the second comment alone; drawings.py draws some of them. Called as a
+program, this file draws all pictures; with --check it tells which are not what their command draws.
 """
 import hashlib
 import json
@@ -25,9 +28,11 @@ import tempfile
 from html import escape
 from pathlib import Path
 
+import browse
+
 DOCS = Path(__file__).resolve().parent.parent
 PROGRAMS = DOCS.parent / "build/release/bin"
-FIGURE = re.compile(r"<!-- live: (?P<command>[^\n]*?)(?: #(?P<place>[^\s\[]*))?(?: \[(?P<part>[^\]\n]+)\])? -->\n"
+FIGURE = re.compile(r"(?:<!-- live: (?P<command>[^\n]*?)(?: #(?P<place>[^\s\[]*))?(?: \[(?P<part>[^\]\n]+)\])? -->\n)?"
                     r"(?:<!-- (?P<still>still[^\n]*) -->\n)?"
                     r"!\[(?P<words>[^\]]*)\]\((?P<picture>[^)]*)\)")
 
@@ -72,8 +77,8 @@ parent.postMessage({ ready: true }, '*');
 
 
 def run(command, folder):
-    environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "COLUMNS": "100",
-                   "XDG_CACHE_HOME": str(folder)}
+    environment = {**os.environ, "PATH": f"{PROGRAMS}:{DOCS / 'book'}:{os.environ['PATH']}", "COLUMNS": "100",
+                   "PYTHONPATH": str(PROGRAMS.parent / "python"), "XDG_CACHE_HOME": str(folder)}
     result = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, text=True, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if result.returncode != 0:
@@ -152,7 +157,7 @@ STAND_STILL = "<script>for (const part of document.querySelectorAll('.details, .
 
 def drawn_page(page):
     """The page after its script has drawn it."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = browse.installed_browser()
     if browser is None:
         raise RuntimeError("the stills of reports are drawn by a browser: install one (apt-get install chromium)")
     with tempfile.TemporaryDirectory() as folder:
@@ -187,23 +192,39 @@ def still_of(page, part):
             f'<rect class="paper" width="{width}" height="{top}"/>\n{drawn}\n</svg>\n')
 
 
-def draw_stills(folder):
+def still_figures():
     for chapter in sorted(DOCS.glob("*.md")):
         for figure in FIGURE.finditer(chapter.read_text()):
-            picture = DOCS / figure["picture"]
-            if figure["still"] == "still":
-                picture.write_text(still_of(write_page(figure["command"], folder), figure["part"]))
-            elif figure["still"]:
-                run(figure["still"].removeprefix("still: ").replace("STILL", f"'{picture}'"), folder)
-            else:
-                continue
-            print(f"{chapter.name}: {picture.name}")
+            if figure["still"]:
+                yield chapter, figure
+
+
+def draw(figure, picture, folder):
+    if figure["still"] == "still":
+        picture.write_text(still_of(write_page(figure["command"], folder), figure["part"]))
+    else:
+        run(figure["still"].removeprefix("still: ").replace("STILL", f"'{picture}'"), folder)
+
+
+def draw_stills(folder):
+    for chapter, figure in still_figures():
+        draw(figure, DOCS / figure["picture"], folder)
+        print(f"{chapter.name}: {figure['picture']}")
+
+
+def check_stills(folder):
+    """Of the pictures that a command draws; a page is of a run, and has other figures each time."""
+    for chapter, figure in still_figures():
+        if figure["still"] != "still":
+            draw(figure, folder / "drawn.svg", folder)
+            if (folder / "drawn.svg").read_text() != (DOCS / figure["picture"]).read_text():
+                raise RuntimeError(f"{chapter.name}: {figure['picture']} is not what its command draws: docs/build-book --stills")
 
 
 if __name__ == "__main__":
     try:
         figures_folder = DOCS.parent / "build/book-figures"
         figures_folder.mkdir(parents=True, exist_ok=True)
-        draw_stills(figures_folder)
+        (check_stills if sys.argv[1:] == ["--check"] else draw_stills)(figures_folder)
     except RuntimeError as error:
         sys.exit(f"figures.py: {error}")

@@ -120,7 +120,7 @@ TEST_CASE("all ranks name a rank that does not call in time and say where they a
     }
     for (const auto& text : outcomes)
       CHECK((contains(text, "from rank 2 for 1.0 s") ||
-             contains(text, "waits for rank 2 in step 1 of call #2")));
+             contains(text, "waits for rank 2 in step 0 of call #2")));
   });
 }
 
@@ -150,14 +150,16 @@ TEST_CASE("a rank that waits for long warns once and says when it goes on") {
     CAPTURE(warnings);
     REQUIRE(warnings.size() == 4);  // ranks 0 and 1 each say that they wait, and that they go on
     CHECK(warnings[0].starts_with("rank 0 has waited for rank 2 for "));
-    CHECK(contains(warnings[0],
-                   " s in call #2, all_reduce of 100 fp32 (sum, ring), step 1 of 4, and will up to "
-                   "20 s. rank 2 does not answer: stopped, stuck, or busy outside of the "
-                   "collectives; rank 1 waits for rank 0 in step 2 of call #2"));
+    CHECK(contains(
+        warnings[0],
+        " s in call #2, all_reduce of 100 fp32 (sum, ring), step 0 (of 0 to 3), and will up to "
+        "20 s. rank 2 does not answer: stopped, stuck, or busy outside of the "
+        "collectives; rank 1 waits for rank 0 in step 1 of call #2"));
     CHECK(warnings[1].starts_with("rank 0 went on after "));
     CHECK(warnings[1].ends_with(" s, in call #2"));
     CHECK(warnings[2].starts_with("rank 1 has waited for rank 0 for "));
-    CHECK(contains(warnings[2], " s in call #2, all_reduce of 100 fp32 (sum, ring), step 2 of 4"));
+    CHECK(contains(warnings[2],
+                   " s in call #2, all_reduce of 100 fp32 (sum, ring), step 1 (of 0 to 3)"));
     CHECK(warnings[3].starts_with("rank 1 went on after "));
     CHECK(warnings[3].ends_with(" s, in call #2"));
     warnings.clear();

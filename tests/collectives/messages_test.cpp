@@ -267,7 +267,7 @@ TEST_CASE("a wait without a limit ends at the group's timeout, and names who doe
       CHECK(contains(outcome[waiting],
                      fmt::format("[rank {} was in call #1 of sub-group messages1 (ranks 0,1,2 of "
                                  "the job), send/recv of 1 int32 from rank {} to rank {} for the "
-                                 "answer, step 1 of 1]",
+                                 "answer, step 0 (of 0 to 0)]",
                                  waiting, next, waiting)));
     }
     CHECK((contains(outcome[0], "nothing came to rank 0 from rank 1 for 1.5 s") ||
@@ -309,8 +309,8 @@ TEST_CASE("ranks that wait for each other's messages say so") {
   CAPTURE(outcome[0]);
   CAPTURE(outcome[1]);
   const char* const both[] = {
-      "nothing came to rank 0 from rank 1 for 1.5 s; rank 1 waits for rank 0 in step 1 of call #1",
-      "nothing came to rank 1 from rank 0 for 1.5 s; rank 0 waits for rank 1 in step 1 of call #1"};
+      "nothing came to rank 0 from rank 1 for 1.5 s; rank 1 waits for rank 0 in step 0 of call #1",
+      "nothing came to rank 1 from rank 0 for 1.5 s; rank 0 waits for rank 1 in step 0 of call #1"};
   for (const std::string& text : outcome)
     CHECK((contains(text, both[0]) || contains(text, both[1])));
 }

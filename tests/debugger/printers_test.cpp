@@ -138,10 +138,10 @@ TEST_CASE("ring tells the call and the step of ranks that are threads") {
   CAPTURE(out);
   // At the first breakpoint the rank that applies a message stands in its first step.
   CHECK(std::regex_search(
-      out,
-      std::regex("  rank [0-2] \\(thread [1-3]\\): call #[0-9]+, all_reduce of 30 fp32 \\(sum, "
-                 "ring\\), step 1 of 4.*: sends chunk [0-2] to rank [0-2], receives chunk "
-                 "[0-2] from rank [0-2] \\(add\\)\n")));
+      out, std::regex(
+               "  rank [0-2] \\(thread [1-3]\\): call #[0-9]+, all_reduce of 30 fp32 \\(sum, "
+               "ring\\), step 0 \\(of 0 to 3\\).*: sends chunk [0-2] to rank [0-2], receives chunk "
+               "[0-2] from rank [0-2] \\(add\\)\n")));
   CHECK(contains(out, "= all_reduce of 30 fp32 (sum, ring) = {collective = all_reduce"));
 }
 
@@ -150,8 +150,10 @@ TEST_CASE("ring tells whom a rank waits for") {
   const std::string out = gdb("threads", {"break Watchdog::note_completion", "run", "ring"});
   CAPTURE(out);
   CHECK(std::regex_search(
-      out, std::regex("step [1-4] of 4, waits for (a message from|its message to be taken by) rank "
-                      "[0-2]: sends chunk")));
+      out,
+      std::regex(
+          "step [0-3] \\(of 0 to 3\\), waits for (a message from|its message to be taken by) rank "
+          "[0-2]: sends chunk")));
 }
 
 TEST_CASE("in a job of two processes a breakpoint in the executor stops first in the user's call") {
@@ -239,6 +241,21 @@ TEST_CASE("in a program without debug information, ring says which build has it"
       {{"ASAN_OPTIONS", "detect_leaks=0"}}, Seconds(100));
   CHECK(contains(outcome.out + outcome.err,
                  "ring: this program has no debug information: debug one of the preset debug"));
+}
+
+TEST_CASE("in a course, where only the student's code has debug information, ring says so") {
+  if (!can_debug()) return;
+  const auto outcome = run_program(
+      {"sh", "-c",
+       "folder=$(mktemp -d) && cd $folder && echo 'void student() {}' >student.cpp && "
+       "echo 'void student(); int main() { student(); }' >main.cpp && c++ -g -c student.cpp && "
+       "c++ -c main.cpp && c++ main.o student.o && gdb -nx -q -batch -ex "
+       "'source " RINGSIDE_SOURCE_DIR
+       "/tools/gdb/load.py' -ex 'break student' -ex run -ex ring ./a.out; rm -r $folder"},
+      {}, Seconds(100));
+  CHECK(contains(outcome.out + outcome.err,
+                 "ring: only your code has debug information here, so ring cannot see what "
+                 "Ringside's functions hold: `info threads` lists the ranks"));
 }
 
 TEST_CASE("gdb loads the printers only from a safe path, and load.py without one") {

@@ -587,9 +587,9 @@ All made the same calls, but rank 1 had not come to call #8, in which the others
 
 First to write, rank 0: gone
 
-rank 0   failed in call #8, all_reduce of 100 fp32 (sum, ring) for w for 2.0 s: step 2 of 4, 0 bytes received, waiting for rank 1
+rank 0   failed in call #8, all_reduce of 100 fp32 (sum, ring) for w for 2.0 s: step 1 (of 0 to 3), 0 bytes received, waiting for rank 1
 rank 1   had ended call #7, all_reduce of 100 fp32 (sum, ring) for w, and was in no call
-rank 2   failed in call #8, all_reduce of 100 fp32 (sum, ring) for w for 2.0 s: step 2 of 4, 0 bytes received, waiting for rank 0
+rank 2   failed in call #8, all_reduce of 100 fp32 (sum, ring) for w for 2.0 s: step 1 (of 0 to 3), 0 bytes received, waiting for rank 0
 
 Left out:
   3.flight is of another job of 4 ranks, 1.0 h earlier

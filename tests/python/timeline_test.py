@@ -153,6 +153,16 @@ def test_a_browser_draws_the_tracks():
     ) in page
 
 
+def test_the_name_of_a_phase_stands_where_no_wait_is_drawn_over_it():
+    events = [
+        event(0, "phase", "step 1", 0, 20),
+        event(0, "phase", "forward", 0, 20),
+        event(0, "wait", "wait", 5, 20),
+    ]
+    page = drawn(page_of({"traceEvents": events}))
+    assert 'x="12.500%" y="18" aria-hidden="true">forward</text>' in " ".join(page.split())
+
+
 def test_a_mesh_has_names_and_no_steps_of_calls():
     ranks = [
         rank

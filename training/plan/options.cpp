@@ -143,7 +143,7 @@ void add_rank_options(Plan& plan, Rows row) {
   row.one_of("--token-order NAME", mesh.context.order, {TokenOrder::contiguous, TokenOrder::zigzag},
              same, not_kept,
              "Which tokens a cp rank has: contiguous, or zigzag, an early and a late piece, so "
-             "that all compute equally much; `ringside step context` shows it [zigzag]");
+             "that all do the same work; `ringside step context` shows it [zigzag]");
   row("--schedule NAME", mesh.schedule_name, same, not_kept,
       fmt::format("The order of micro-batches in the pipeline of --mesh: {}, csv:FILE or FILE.so; "
                   "`ringside step pipeline` draws them [1f1b]",

@@ -16,6 +16,7 @@
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "cli/pictures/table.hpp"
+#include "cli/pictures/terminal.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/algorithms/catalogue.hpp"
 #include "collectives/selection/cost_model.hpp"
@@ -98,8 +99,11 @@ void prove_all(const ProveOptions& given) {
     return;
   }
   std::vector<Proof> proofs;
-  for (const Algorithm& algorithm : selected(options))
+  for (const Algorithm& algorithm : selected(options)) {
+    show_progress(fmt::format("proving {}, {}", name_of(algorithm.collective), algorithm.name));
     proofs.push_back(prove(algorithm, options.max_size));
+  }
+  show_progress("");
   report_proofs(proofs, options.json, "algorithms");
 }
 
@@ -115,17 +119,17 @@ void add_prove_command(CLI::App& app) {
   option("--algorithm NAME", args.algorithm,
          "Only algorithms of this name, such as ring; or one from a file, such as my.json");
   option("--max-size N", args.max_size,
-         "Prove for every number of ranks from 1 to N, at most 256 [64]; an algorithm of a "
-         "file for the numbers in it",
+         "Prove for every number of ranks from 1 to N, at most 256 [64]; an algorithm from a "
+         "file for the numbers in the file",
          in_range(1, 256));
   option.flag("--bounds", args.bounds,
-              "Count steps, bytes and additions on --max-size ranks beside the "
-              "lower bounds, and prove nothing");
+              "Do not prove: compare steps, bytes and additions on --max-size ranks with their "
+              "lower bounds");
   option("--costs ALPHA,BETA", args.costs,
-         "Walk the schedules of --max-size ranks for calls of --bytes, and prove nothing: the "
-         "seconds of a call, where a message takes ALPHA seconds and each of its bytes BETA")
+         "Do not prove: compute the seconds of a call of --bytes on --max-size ranks, where a "
+         "message takes ALPHA seconds and each of its bytes BETA")
       .separated_by(',');
-  option("--bytes SIZE,...", args.bytes, "Of --costs: sizes of the whole buffer [1MB]");
+  option("--bytes SIZE,...", args.bytes, "With --costs: sizes of the whole buffer [1MB]");
   add_json_option(option, args.json);
   add_commands(option.command(), "prove");
 }

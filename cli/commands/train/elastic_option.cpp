@@ -19,7 +19,8 @@ void add_elastic_options(const Options& option, ElasticOption& elastic) {
       "--elastic MIN:MAX",
       [&elastic](const std::string& text) { elastic.sizes = ElasticSizes::parse(text); },
       "Start MAX ranks. If one is killed or stopped, continue without it until the launcher has "
-      "started another process in its place. End with fewer than MIN (docs/elastic.md)",
+      "started another process in its place. The run ends if fewer than MIN are left "
+      "(docs/elastic.md)",
       parsed_by([](const std::string& text) { ElasticSizes::parse(text); }));
   option("--restarts N", elastic.restarts,
          "With --elastic, the number of processes that may replace lost ranks [10]; else how "

@@ -8,25 +8,7 @@ const isDark = () => {
   return theme === 'dark' || (theme !== 'light' && darkSystem.matches);
 };
 
-// Debian's Furo 2022.12 comes without the colours of a dark system, and its script does not run.
-function replaceScriptOfTheme() {
-  if (!document.documentElement.classList.replace('no-js', 'js')) return;
-  const show = () => {
-    const chosen = localStorage.getItem('theme');
-    document.body.dataset.theme = ['dark', 'light'].includes(chosen) ? chosen
-      : darkSystem.matches ? 'dark' : 'light';
-  };
-  for (const button of document.querySelectorAll('.theme-toggle'))
-    button.addEventListener('click', () => {
-      localStorage.setItem('theme', isDark() ? 'light' : 'dark');
-      show();
-    });
-  darkSystem.addEventListener('change', show);
-  show();
-}
-
 addEventListener('DOMContentLoaded', () => {
-  replaceScriptOfTheme();
   const frames = [...document.querySelectorAll('figure.live')].map(figure => {
     const frame = document.createElement('iframe');
     frame.loading = 'lazy';

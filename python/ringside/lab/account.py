@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "account",
-    "Compute what a plan needs: memory, communication, time, what binds",
+    "Compute what a plan needs: memory, communication and time, and its bottleneck",
     run,
     [
         Option(
@@ -150,12 +150,13 @@ COMMAND = Command(
         Flag("--fit", "List the meshes of --devices that fit, with the fastest plan on each"),
         Option(
             "--tokens N",
-            "Tokens to train on, as in 15T or 300B: days and device hours of it",
+            "Tokens to train on, such as 15T or 300B: also print days and device hours",
             parsed_by(parse_count),
         ),
         Option("--devices N", "Number of devices for --fit [8]", in_range(1, 100_000), default=8),
         Option(
-            "--torus AXES", "Axes of a torus that carry fsdp and tp, for the least batch [1 each]"
+            "--torus AXES",
+            "Axes of a torus that carry fsdp and tp, for the smallest batch [1 each]",
         ),
         Flag("--list", "List the models and machines with their sources"),
         Flag("--explain", "Print every formula, its numbers and its source"),
@@ -172,9 +173,9 @@ Models: tiny lab small medium large xl, and published ones: `--list` names them,
 and the machines. Or the path of a config.json of Hugging Face.
 A machine of your own is a JSON file: see python/ringside/planning/machine.py.
 
-With --explain stand also: how many devices hold the state, and how many FSDP
-needs with the activations; for fsdp and tp together the least batch that hides
-what they send.
+--explain also prints how many devices can hold the state, and how many FSDP
+needs with the activations; for fsdp and tp together, the smallest batch that
+hides their communication.
 
 Examples:
   ringside account --model xxl --mesh fsdp=16,tp=4

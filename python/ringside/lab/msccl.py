@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 NOTES = """
-What is converted is proved first. The execution plans of MSCCL++, which are
+The algorithm is proved before it is converted. The execution plans of MSCCL++, which are
 JSON, cannot be converted: their put and get access the memory of a peer that
 takes no step, and in a schedule each message has a send and a receive.
 
@@ -168,7 +168,7 @@ OPTIONS = [
     ),
     Option(
         "--xml FILE",
-        "Write it as XML for MSCCL's runtime, which takes it on GPUs; - writes it to standard output",
+        "Write it as XML for MSCCL's runtime, which runs it on GPUs; - writes it to standard output",
     ),
     Option(
         "-n,--ranks N",

@@ -76,14 +76,14 @@ PLAN_OPTIONS: List[Option] = [
         parsed_by(recomputation_from),
         default="none",
     ),
-    Flag("--sequence-parallel", "Divide what tensor parallel leaves whole by the sequence"),
+    Flag("--sequence-parallel", "Divide what tensor parallel leaves whole along the sequence"),
     Flag(
         "--fused-gradients",
-        "Products add to the gradients of earlier micro-batches, with no other kernel",
+        "Products add to the gradients of earlier micro-batches, without another kernel",
     ),
     Option(
         "--imbalance FACTOR",
-        "Of experts on ep ranks: tokens of the busiest rank, relative to the mean [1]",
+        "With experts: tokens of the busiest ep rank, relative to the mean [1]",
         in_range(1.0, 1e3, number),
         default=1.0,
     ),
@@ -104,7 +104,7 @@ PLAN_OPTIONS: List[Option] = [
     Option(
         "--token-order NAME",
         "Which tokens a cp rank has: contiguous, or zigzag, an early and "
-        "a late piece, so that all compute equally much; `ringside step context` shows it "
+        "a late piece, so that all do the same work; `ringside step context` shows it "
         "[zigzag]",
         one_of(TOKEN_ORDERS),
         default="zigzag",

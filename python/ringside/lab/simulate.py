@@ -48,21 +48,21 @@ SIZES = "1KB,4KB,16KB,64KB,256KB,1MB,4MB,16MB,64MB,256MB,1GB"
 NOTES = """
 With --model: a step of a plan. Every rank of the mesh takes the actions of the
 pipeline schedule. An action starts when its rank, its message and the ranks
-that it communicates with are there. --mesh names axes as in ringside account.
-Data-parallel replicas that nothing distinguishes are simulated once.
+that it communicates with are ready. --mesh names axes as in ringside account.
+Of identical data-parallel replicas one is simulated.
 
 With a collective: the time of each algorithm, with * at the fastest, and its
 bandwidth in 10^9 bytes per second. algbw: bytes of the buffer per second.
 busbw: algbw times 2 (n-1)/n, which compares with the rate of a link
-(nccl-tests). Up to 64 ranks the schedules of all ranks are walked, if the
-program ringside is built; beyond, a closed form is computed. Over several
-servers a ring has a channel for each rank of a server, so all network cards
-carry it; double_tree joins the servers by two binary trees; hierarchical
-exchanges inside the servers first. in_network: the switches add up, where the
+(nccl-tests). For up to 64 ranks the command walks the schedules of all ranks,
+if the program ringside is built; for more it computes a closed form. Over
+several servers a ring has a channel for each rank of a server, so it uses all
+network cards; double_tree joins the servers by two binary trees; hierarchical
+exchanges inside the servers first. in_network: the switches add up, if the
 topology says that they can.
 
-A message or a collective costs what it costs on the innermost network that
-joins its ranks; nobody else uses it. --topology takes a machine by name
+A message or a collective travels over the innermost network that joins its
+ranks, and has it to itself. --topology takes a machine by name
 (ringside account --list) or a JSON file: `python3 -m pydoc
 ringside.planning.machine` has its fields.
 
@@ -184,7 +184,7 @@ def run(args: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "simulate",
-    "Predict the time of a step, or of a collective, on a machine that is not here",
+    "Predict the time of a step, or of a collective, on another machine",
     run,
     [
         Option("collective NAME", f"{', '.join(CLOSED_FORMS)}; or else give --model", default=""),
@@ -205,7 +205,7 @@ COMMAND = Command(
         ),
         Option("--seed N", "Seed of --jitter [0]", whole_number, default=0),
         Flag("--congestion", ""),
-        Flag("--every-rank", "Simulate every replica, also those that do the same as another"),
+        Flag("--every-rank", "Simulate every replica, also identical ones"),
         Option("--svg FILE", "Draw the lanes of a step into this file", default=""),
         Option(
             "--trace FILE",
@@ -225,21 +225,21 @@ COMMAND = Command(
         ),
         Option(
             "-n,--ranks N,...",
-            "Of a collective: numbers of ranks, at least 2 [8]",
+            "For a collective: numbers of ranks, at least 2 [8]",
             in_range(2, 1e6),
             default=[8],
         ),
         Option(
             "--algorithm NAME,...",
-            "Of a collective: algorithms, or files of some; beyond "
-            f"{MOST_RANKS_WALKED} ranks only those of the default [those with a closed form: of "
+            "For a collective: algorithms, or files with algorithms; above "
+            f"{MOST_RANKS_WALKED} ranks only the default ones [those with a closed form: of "
             f"all_reduce {','.join(CLOSED_FORMS['all_reduce'])}, double_tree over several "
             "servers, and in_network where switches add up; hierarchical by name]",
             default=[],
         ),
         Option(
             "--bytes SIZE,...",
-            "Of a collective: sizes of the buffer [1KB to 1GB]",
+            "For a collective: sizes of the buffer [1KB to 1GB]",
             default=SIZES.split(","),
         ),
         JSON_OPTION,

@@ -310,11 +310,12 @@ def run(args: argparse.Namespace) -> None:
 NOTES = """
 A link carries as many chunks in a round as it is wide. With S steps and R
 rounds, C chunks for each rank's block of n bytes take S alpha + (R / C) n beta.
-No synthesis for all_to_all. An all_reduce is a reduce_scatter and then an
-all_gather, each with half of the steps and rounds: that there is none is said
-of this form only.
-A network of your own: {"ranks": 3, "links": [[0, 1], [1, 2, 2], [2, 0]]}, each
-link from, to and how wide it is. The exit status is 1 if there is no algorithm.
+An all_to_all cannot be synthesized. An all_reduce is a reduce_scatter followed
+by an all_gather, each with half of the steps and rounds. "There is none" then
+means that there is none of this form.
+A network of your own: {"ranks": 3, "links": [[0, 1], [1, 2, 2], [2, 0]]}. A
+link has the sending rank, the receiving rank and its width [1]. The exit status
+is 1 if there is no algorithm.
 It needs the Python package z3: pip install z3-solver.
 
 Examples:
@@ -355,7 +356,7 @@ OPTIONS = [
     Option(
         "--root RANK", "The root of a broadcast, reduce, gather or scatter [0]", whole_number, 0
     ),
-    Option("--time-limit SECONDS", "Give up after so long [300]", above_zero, 300.0),
+    Option("--time-limit SECONDS", "Give up after this many seconds [300]", above_zero, 300.0),
     Option(
         "--json FILE",
         "Write the algorithm to this file, which --algorithm of step, prove and bench reads; - "

@@ -284,7 +284,7 @@ COMMAND = Command(
         Words("--special TOKEN", "Special tokens, with ids from 0 [<|endoftext|>]", group=LEARN),
         Option(
             "--min-frequency N",
-            "Least number of occurrences of a pair to become a token [2]",
+            "How often a pair must occur to become a token [2]",
             at_least_one("occurrence"),
             default=2,
             group=LEARN,

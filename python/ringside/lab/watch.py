@@ -320,12 +320,12 @@ COMMAND = Command(
     [
         Option(
             "--expect WORD,...",
-            "Fail if a run lacks one of them: overlap, sharded-optimizer, fsdp",
+            "Fail if a run lacks one of these: overlap, sharded-optimizer, fsdp",
             expectation,
         ),
         Option(
             "--folder DIR",
-            "Where the ranks leave their reports, and where earlier ones lie [removed at the end]",
+            "Folder of the ranks' reports; without PROGRAM, print those in it [removed at the end]",
         ),
         Option("--json FILE", "Write all figures to this file"),
         Option("PROGRAM ARGS...", "The program and its arguments, after --"),
@@ -333,12 +333,12 @@ COMMAND = Command(
     notes="""\
 The program asks torch.distributed for "ringside", or for "gloo", which Ringside
 replaces here. Its Python needs Ringside's package: pip install
-build/release/python. Whoever starts the ranks in another way, or on several
-machines, sets RINGSIDE_WATCH=DIR and RINGSIDE_AS_GLOO=1 and reads the reports
-later with --folder DIR.
+build/release/python. To start the ranks in another way, or on several machines,
+set RINGSIDE_WATCH=DIR and RINGSIDE_AS_GLOO=1, and read the reports later with
+--folder DIR.
 
-A call overlaps with backward if it sets out before the last gradient is ready.
-What --expect refuses has the name that the exercises give it:
+A call overlaps with backward if it starts before the last gradient is ready.
+--expect names a fault as the exercises do:
 
   overlap            sync-at-end, waits-in-hook: exercise 15
   sharded-optimizer  plain-adamw, state-for-all, by-count: exercise 19

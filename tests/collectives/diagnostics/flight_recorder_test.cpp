@@ -185,7 +185,7 @@ TEST_CASE("a postmortem names the rank that had not come to the last call") {
   const auto text = postmortem(read_flights(folder.path));
   CAPTURE(text);
   CHECK(contains(text, "rank 0   failed in call #8, all_reduce of 100 fp32 (sum, "));
-  CHECK(contains(text, "step 2 of 4, 400 bytes received, waiting for rank 1\n"));
+  CHECK(contains(text, "step 1 (of 0 to 3), 400 bytes received, waiting for rank 1\n"));
   CHECK(contains(text, "rank 1   had ended call #7, all_reduce of 100 fp32 (sum, "));
   CHECK(contains(
       text,

@@ -123,8 +123,7 @@ def position():
     text = f"call #{int(task['sequence'])}, {values.call_text(task['call'])}"
     steps = values.vector(task["schedule"]["steps"])
     if step is not None and step < len(steps):
-        # Counted from 1, as in the warning of a rank that waits.
-        text += f", step {step + 1} of {len(steps)}{waits}: {values.step_text(steps[step])}"
+        text += f", step {step} (of 0 to {len(steps) - 1}){waits}: {values.step_text(steps[step])}"
     return rank, text
 
 
@@ -149,6 +148,11 @@ def has_debug_information():
     return "No line number" not in gdb.execute("info line main", to_string=True)
 
 
+def has_lines_here():
+    """Whether the selected thread is in code with debug information: in a course, the student's."""
+    return any(frame.find_sal().symtab is not None for frame in frames())
+
+
 class Ring(gdb.Command):
     """Draw what every rank holds, or does, where the program stands.
 
@@ -165,6 +169,10 @@ threads, or in one rank of a job, it shows each rank's call and step."""
         if found is not None:
             draw_lockstep(*found)
         elif not draw_threads():
+            if not has_debug_information() and has_lines_here():
+                raise gdb.GdbError("ring: only your code has debug information here, so ring cannot see what Ringside's "
+                                   "functions hold: `info threads` lists the ranks, `thread 2` goes to one, and "
+                                   "`backtrace` shows where it is")
             if not has_debug_information():
                 raise gdb.GdbError("ring: this program has no debug information: debug one of the preset debug "
                                    "(cmake --preset debug && cmake --build --preset debug)")

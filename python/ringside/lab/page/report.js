@@ -181,12 +181,24 @@ function drawChart(title, chart) {
 
 const PIXELS = 350;
 
-function drawMark({ colour, says, begin, end, text = '' }, scale) {
+// The longest part of a mark that the marks drawn after it, such as waits, leave free.
+function freePart({ begin, end }, later) {
+  let free = [begin, begin], from = begin;
+  const above = later.filter(mark => mark.end > begin && mark.begin < end).sort((a, b) => a.begin - b.begin);
+  for (const mark of [...above, { begin: end, end }]) {
+    if (mark.begin - from > free[1] - free[0]) free = [from, mark.begin];
+    from = Math.max(from, mark.end);
+  }
+  return free;
+}
+
+function drawMark(mark, scale, later) {
+  const { colour, says, begin, end, text = '' } = mark, [from, to] = freePart(mark, later);
   const x = 100 * begin / scale, width = Math.max(0.08, 100 * (end - begin) / scale);
-  const fits = text && 4 + 7.5 * text.length <= PIXELS * width / 100;
+  const fits = text && 4 + 7.5 * text.length <= PIXELS * (to - from) / scale;
   return `<g class="${colour}" role="img" tabindex="-1" aria-label="${escaped(says)}"><rect
     x="${x.toFixed(3)}%" y="2" width="${width.toFixed(3)}%" height="24" />${fits ? `<text
-    x="${(x + width / 2).toFixed(3)}%" y="18" aria-hidden="true">${escaped(text)}</text>` : ''}</g>`;
+    x="${(50 * (from + to) / scale).toFixed(3)}%" y="18" aria-hidden="true">${escaped(text)}</text>` : ''}</g>`;
 }
 
 // A lane has a name at its left, and words for screen readers; its ground goes to `end`.
@@ -194,7 +206,7 @@ const drawLane = ({ heading, name, says, end, marks, attributes = '' }, scale) =
   ${heading ? `<h3>${escaped(heading)}</h3>` : ''}<span class="lane-name">${escaped(name)}</span>
   <svg class="lane" ${attributes} role="group" aria-label="${escaped(says)}"><rect class="under" y="2"
   width="${(100 * end / scale).toFixed(3)}%" height="24" />${
-    marks.map(mark => drawMark(mark, scale)).join('')}</svg>`;
+    marks.map((mark, i) => drawMark(mark, scale, marks.slice(i + 1))).join('')}</svg>`;
 
 function drawTicks(scale) {
   return roundTicks(0, scale, 5).map(tick => {
