@@ -159,7 +159,7 @@ def read_data(file: Path) -> Any:
     except NotData as error:
         raise NotARecord(str(error))
     except json.JSONDecodeError as error:
-        raise NotARecord(f"not JSON, in line {error.lineno}: {error.msg}")
+        raise NotARecord(f"not JSON, in line {error.lineno}, column {error.colno}: {error.msg}")
     except UnicodeDecodeError as error:
         raise NotARecord(f"not JSON, at byte {error.start}: it is not UTF-8")
     except RecursionError:
