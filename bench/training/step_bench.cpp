@@ -169,15 +169,26 @@ StepBench::Entry StepBench::make(const StepContender& contender) const {
 }
 
 void StepBench::warm_up() {
-  for (int i = 0; i < 2; ++i)
-    for (std::size_t c = 0; c < entries_.size(); ++c) take_turn(c);
+  take_turns(2, "warming up");
+}
+
+std::vector<StepBench::Sample> StepBench::take_turns(int rounds, const char* what) {
+  std::vector<Sample> own;
+  auto said = Clock::now();
+  for (int i = 0; i < rounds; ++i)
+    for (std::size_t c = 0; c < entries_.size(); ++c) {
+      own.push_back(take_turn(c));
+      if (groups_[0].rank() != 0 || seconds_since(said) < 5) continue;
+      fmt::print(stderr, "{}: {} of {} steps\n", what, own.size(),
+                 static_cast<std::size_t>(rounds) * entries_.size());
+      said = Clock::now();
+    }
+  return own;
 }
 
 std::vector<StepRow> StepBench::measure(int steps) {
   warm_up();
-  std::vector<Sample> own;
-  for (int i = 0; i < steps; ++i)
-    for (std::size_t c = 0; c < entries_.size(); ++c) own.push_back(take_turn(c));
+  const std::vector<Sample> own = take_turns(steps, "measuring");
   std::vector<Sample> all(own.size() * static_cast<std::size_t>(groups_[0].size()));
   const auto bytes = [](const auto& samples) { return samples.size() * sizeof(Sample); };
   groups_[0].all_gather({own.data(), bytes(own), collectives::DataType::uint8},
