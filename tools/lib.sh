@@ -23,34 +23,38 @@ quietly() {
   fail "the command failed: $* (its whole output is in $log)"
 }
 
-# Reads the output of ninja, ctest or apt-get. On a terminal, one line that moves:
+# Reads the output of ninja, ctest, apt-get or any other command, and says how long it has run, and how
+# far it is where it counts. On a terminal one line, which moves each second:
 #     [47/182] 0:38, about 1:49 left
 # elsewhere a line a minute.
 show_progress() {
-  local line finished total elapsed shown=0 began=$SECONDS packages=0 steps=0 on_terminal=
-  [ -t 1 ] && on_terminal=yes
-  while IFS= read -r line; do
-    if [[ $line =~ ^\ *\[?([0-9]+)/([0-9]+)\]?\  ]]; then
-      finished=${BASH_REMATCH[1]} total=${BASH_REMATCH[2]}
-    elif [[ $line =~ ,\ ([0-9]+)\ newly\ installed ]]; then
-      packages=${BASH_REMATCH[1]}
-      continue
-    elif [[ $line =~ ^(Get:|Unpacking|Setting\ up) ]] && [ "$packages" -gt 0 ]; then
-      steps=$((steps + 1)) finished=$((steps / 3)) total=$packages
-    else
-      continue
+  local line= part status finished=0 total=0 elapsed began=$SECONDS packages=0 steps=0
+  local on_terminal= every=60 next=60
+  if [ -t 1 ]; then on_terminal=yes every=1 next=2; fi
+  while true; do
+    status=0
+    IFS= read -r -t 1 part || status=$?
+    line+=$part
+    if [ "$status" -eq 0 ]; then
+      if [[ $line =~ ^\ *\[?([0-9]+)/([0-9]+)\]?\  ]]; then
+        finished=${BASH_REMATCH[1]} total=${BASH_REMATCH[2]}
+      elif [[ $line =~ ,\ ([0-9]+)\ newly\ installed ]]; then
+        packages=${BASH_REMATCH[1]}
+      elif [[ $line =~ ^(Get:|Unpacking|Setting\ up) ]] && [ "$packages" -gt 0 ]; then
+        steps=$((steps + 1)) finished=$((steps / 3)) total=$packages
+      fi
+      line=
+    elif [ "$status" -le 128 ]; then  # the end; above, nothing has come for a second
+      break
     fi
     elapsed=$((SECONDS - began))
-    if [ "$finished" -eq 0 ] || [ "$elapsed" -lt "$shown" ]; then continue; fi
-    line="[$finished/$total] $(minutes $elapsed)"
-    line+=", about $(minutes $((elapsed * (total - finished) / finished))) left"
-    if [ "$on_terminal" ]; then
-      printf '\r%s: %s\e[K' "$program" "$line"
-      shown=$((elapsed + 1))
-    elif [ "$elapsed" -ge 60 ]; then
-      say "$line"
-      shown=$((elapsed + 60))
+    if [ "$elapsed" -lt "$next" ]; then continue; fi
+    next=$((elapsed + every))
+    part=$(minutes $elapsed)
+    if [ "$finished" -gt 0 ]; then
+      part="[$finished/$total] $part, about $(minutes $((elapsed * (total - finished) / finished))) left"
     fi
+    if [ "$on_terminal" ]; then printf '\r%s: %s\e[K' "$program" "$part"; else say "$part"; fi
   done
   if [ "$on_terminal" ]; then printf '\r\e[K'; fi
 }

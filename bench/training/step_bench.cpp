@@ -170,20 +170,23 @@ StepBench::Entry StepBench::make(const StepContender& contender) const {
 }
 
 void StepBench::warm_up() {
-  for (int i = 0; i < 2; ++i)
-    for (std::size_t c = 0; c < entries_.size(); ++c) take_turn(c);
+  take_turns(2, "warming up");
 }
 
-std::vector<StepRow> StepBench::measure(int steps) {
+std::vector<StepBench::Sample> StepBench::take_turns(int rounds, const char* what) {
   const bool tells = groups_[0].rank() == 0;
-  if (tells) show_progress("warming up");
-  warm_up();
   std::vector<Sample> own;
-  for (int i = 0; i < steps; ++i) {
-    if (tells) show_progress(fmt::format("measuring step {} of {}", i + 1, steps));
+  for (int i = 0; i < rounds; ++i) {
+    if (tells) show_progress(fmt::format("{}: step {} of {}", what, i + 1, rounds));
     for (std::size_t c = 0; c < entries_.size(); ++c) own.push_back(take_turn(c));
   }
   if (tells) show_progress("");
+  return own;
+}
+
+std::vector<StepRow> StepBench::measure(int steps) {
+  warm_up();
+  const std::vector<Sample> own = take_turns(steps, "measuring");
   std::vector<Sample> all(own.size() * static_cast<std::size_t>(groups_[0].size()));
   const auto bytes = [](const auto& samples) { return samples.size() * sizeof(Sample); };
   groups_[0].all_gather({own.data(), bytes(own), collectives::DataType::uint8},

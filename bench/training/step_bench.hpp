@@ -108,6 +108,8 @@ class StepBench {
 
   Entry make(const StepContender& contender) const;
   Sample take_turn(std::size_t contender);
+  // So many of each contender. Rank 0 says on stderr how far it is, where it takes long.
+  std::vector<Sample> take_turns(int rounds, const char* what);
   StepRow row_of(std::size_t contender, const std::vector<Sample>& samples) const;
 
   std::span<collectives::ProcessGroup> groups_;

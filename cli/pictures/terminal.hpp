@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/clock.hpp"
 #include "base/environment.hpp"
 
 namespace ringside::cli {
@@ -24,9 +25,16 @@ inline bool wants_colour() {
   return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && environment("TERM") != "dumb";
 }
 
-// What a command works at, on the terminal, in a line that the next one replaces; "" removes it.
+// What a command works at: on a terminal in a line that the next one replaces, and "" removes;
+// elsewhere a line of its own, at most one in five seconds. Call it from one thread.
 inline void show_progress(const std::string& text) {
-  if (isatty(STDERR_FILENO)) std::cerr << "\r\x1b[K" << text;
+  static Clock::time_point shown = Clock::now();
+  if (isatty(STDERR_FILENO)) {
+    std::cerr << "\r\x1b[K" << text;
+  } else if (!text.empty() && seconds_since(shown) > 5) {
+    std::cerr << text << std::endl;
+    shown = Clock::now();
+  }
 }
 
 }  // namespace ringside::cli

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import cut
 import findings
+import kit as kits
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "exercises/clinic"
@@ -236,7 +237,8 @@ def main():
         right = args.answer == bug["id"]
         print(f"Yes, it is {bug['id']}. {bug['lesson']}" if right else f"No, it is not {args.answer}. Look at: --seed {seed} --look")
         return 0 if right else 1
-    folder, says = examined(Build(args.build), bug, None if args.name else f"patient-{seed}")
+    with kits.saying(lambda: "still compiling and running the patient, and the reference beside it"):
+        folder, says = examined(Build(args.build), bug, None if args.name else f"patient-{seed}")
     tell_run(bug, folder, bool(args.name))
     if args.name or args.look:
         tell_findings(says)

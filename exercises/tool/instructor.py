@@ -4,7 +4,8 @@
                [--lang en,zh] [--build FOLDER]
         writes a course that students unpack: starters, the tool, headers,
         libraries, judges; with --self-study also solutions and the whole
-        reference; with --from also exercises of your own
+        reference, for this machine where build/release is there; with
+        --from also exercises of your own
     new 50-my-exercise --from FOLDER [--lang en,zh]
         writes the files of an exercise of your own, with FILL IN wherever
         something is missing
@@ -57,8 +58,13 @@ FOLDERS = ["base", "collectives", "autograd", "parallel", "ddp", "zero", "transf
 
 # ---- Export
 
-def built_kit(build):
-    """The kit of a build that runs on other machines of this architecture, too."""
+def built_kit(build, for_this_machine=False):
+    """The kit of a build that runs on other machines of this architecture, too; or of build/release, if the course is for this
+    machine: ./demo and ./check have built most of what it takes, or all."""
+    release = ROOT / "build/release"
+    if not build and for_this_machine and (release / "build.ninja").exists():
+        build = release
+        print(f"taking {release}, so the course is for this machine; for others: --build {ROOT}/build/exercises", flush=True)
     build = Path(build or ROOT / "build/exercises")
     if not (build / "exercises/kit.json").exists():
         print(f"building the judges and the programs of the course in {build}: minutes, the first time", flush=True)
@@ -73,39 +79,52 @@ def built_kit(build):
 
 
 def run_with_progress(command):
-    """Says every ten seconds how far a build is, and how long the rest takes. Ends the program where the command fails."""
-    began = said = time.monotonic()
+    """Says how far a build is, and how long the rest takes. Ends the program where the command fails."""
+    if not shutil.which(command[0]):
+        sys.exit(f"{command[0]} is not installed: {ROOT}/demo installs what a build takes")
+    began, done, steps = time.monotonic(), 0, 0
     lines = collections.deque(maxlen=80)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          env={**os.environ, "NINJA_STATUS": "[%f/%t] "}) as process:
+
+    def how_far():
+        if not done:
+            return "building the judges"
+        left = round((time.monotonic() - began) * (steps - done) / done)
+        return f"building the judges: {done} of {steps}{' %' if steps == 100 else ''}, about {left // 60}:{left % 60:02} left"
+
+    with kits.saying(how_far), subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                                env={**os.environ, "NINJA_STATUS": "[%f/%t] "}) as process:
         for line in process.stdout:
             lines.append(line)
-            step, now = re.match(r"\[ *(\d+)(?:/(\d+)|%)\]", line), time.monotonic()
-            if not step or now - said < 10 or step[1] == "0":
-                continue
-            said, done, all = now, int(step[1]), int(step[2] or 100)
-            left = round((now - began) * (all - done) / done)
-            print(f"building the judges: {done} of {all}{'' if step[2] else ' %'}, about {left // 60}:{left % 60:02} left", flush=True)
+            if step := re.match(r"\[ *(\d+)(?:/(\d+)|%)\]", line):
+                done, steps = int(step[1]), int(step[2] or 100)
     if process.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{''.join(lines)[-5000:]}")
 
 
 def chosen_kit(args):
     """With the exercises of the instructor's own folder."""
-    kit = kits.Kit(args.kit) if args.kit else built_kit(args.build)
+    kit = kits.Kit(args.kit) if args.kit else built_kit(args.build, for_this_machine=getattr(args, "self_study", False))
     if args.own:
         own.add_all(kit, args.own)
     return kit
 
 
+def told_by_git(*words):
+    """None where there is no git, or no clone: an archive of the repository has neither."""
+    done = shutil.which("git") and subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() if done and done.returncode == 0 else None
+
+
 def tracked(folder):
-    return subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    if (told := told_by_git("ls-files", folder)) is not None:
+        return told.split()
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
 def export(args):
     kit = chosen_kit(args)
-    if not kit.settings["portable"] and not args.kit:
-        sys.exit(f"{args.build} is built for the processor of this machine: configure it with -DRINGSIDE_NATIVE=OFF")
+    if not (kit.settings["portable"] or args.kit or args.self_study):
+        sys.exit(f"{args.build or ROOT / 'build/exercises'} is built for the processor of this machine: configure it with -DRINGSIDE_NATIVE=OFF")
     out, hidden = Path(args.dir), Path(args.dir) / ".ringside"
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty: name a new folder")
@@ -155,12 +174,12 @@ def export(args):
     write_json(out / ".vscode/launch.json", launches(chosen))
     (out / "compile_flags.txt").write_text("\n".join(["-std=c++20", "-I.ringside/include"]
                                                      + [f"-I{each['id']}" for each in chosen]) + "\n")
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    commit = told_by_git("rev-parse", "HEAD") or ""
     programs = {each["id"]: f"judges/{each['id']}" for each in chosen if each["id"] in kit.programs}
     for id, name in programs.items():
         copy(kit.programs[id], hidden / name, 0o755)
     write_json(hidden / "kit.json", {
-        "version": commit, "root": "include", "compiler": "c++", "portable": True, "flags": kit.flags, "link": kit.link,
+        "version": commit, "root": "include", "compiler": "c++", "portable": kit.settings["portable"], "flags": kit.flags, "link": kit.link,
         "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "bin/ringside",
         "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
     write_manifest(out)

@@ -41,11 +41,11 @@ CONFINED, USER = [], None
 
 @contextlib.contextmanager
 def saying(what):
-    """Says every ten seconds, on stderr, what is being waited for: the sentence that `what` returns."""
+    """Says on stderr what is being waited for, the sentence that `what` returns, so often that no ten seconds are silent."""
     began, ended = time.monotonic(), threading.Event()
 
     def say():
-        while not ended.wait(10):
+        while not ended.wait(9):
             print(f"{what()} ({time.monotonic() - began:.0f} s so far)", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=say, daemon=True)

@@ -3,6 +3,7 @@
 Such an exercise has the files of any other (building.md), and its reference in reference/ beside exercise.json. No build of
 Ringside knows it: judge, reference and a program of both are compiled here, with the recipe with which students compile.
 """
+import itertools
 import os
 import re
 import subprocess
@@ -95,7 +96,7 @@ def compile_judge(kit, exercise, built):
         except kits.Broken as broken:
             raise ValueError(f"{parts[name]}: {broken.status}: {broken.says[0]}") from None
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with kits.saying(lambda: f"still compiling the judge of {exercise['id']}"), ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_part, parts))
     done = subprocess.run([kit.compiler, *(str(built / name) for name in parts), *kit.libraries, *kit.link, "-o", str(built / "program")],
                           capture_output=True, text=True)
@@ -128,7 +129,8 @@ def check(chosen_kit, args):
 
     def told(title, faults):
         nonlocal missing
-        faults = list(faults)
+        with kits.saying(lambda: f"still proving that {title}"):
+            faults = list(faults)
         missing += len(faults)
         print(f"  {'✗' if faults else '✓'} {title}", flush=True)
         for fault in faults:
@@ -144,10 +146,8 @@ def check(chosen_kit, args):
         for title, proof in (("names and edits occur once; three hints", selftest.anchors), ("the reference has full points over threads, shm and tcp", selftest.references),
                              ("the starter is \"not written\"", selftest.stubs), ("each wrong answer fails with its sentence", selftest.wrong),
                              ("each variant has full points", selftest.variants)):
-            faults = list(selftest.told(proof, kit, exercise))
-            if proof is selftest.variants:
-                faults += too_few("variants", [path.stem for path in cut.variants_of(exercise)])
-            told(title, faults)
+            few = too_few("variants", [path.stem for path in cut.variants_of(exercise)]) if proof is selftest.variants else ()
+            told(title, itertools.chain(selftest.told(proof, kit, exercise), few))
         told("the handout says what exercise.json says", handouts.faults(exercise))
     told("the handout is filled in", marks(folders[0], (".md",)))
     print(f"{missing or 'nothing'} missing" + ("" if missing else f": it can be exported with --from {folders[0].parent}"))

@@ -902,6 +902,10 @@ def handed_in():
         without = subprocess.run([sys.executable, "course/exercise", "check", "00"], cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": f"{folder}/empty"})
         expect("c++ is not installed: install a C++ compiler (Debian, Ubuntu: apt-get install g++)" in without.stdout and not without.stderr,
                f"a check without a compiler says: {without.stdout}{without.stderr}")
+        for typed, says in ((["course/exercise", "debug", "00"], "gdb is not installed; on Debian or Ubuntu: apt-get install gdb\n"),
+                            ([instructor.__file__, "export", "other", "--build", f"{folder}/build"], f"cmake is not installed: {kit.root}/demo installs what a build takes\n")):
+            without = subprocess.run([sys.executable, *typed], cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": f"{folder}/empty"})
+            expect(without.returncode == 1 and without.stderr.endswith(says), f"{typed} says: {without.stdout}{without.stderr}")
     print(f"submissions: {faults or 'no'} faults")
     return 1 if faults else 0
 
@@ -1047,7 +1051,8 @@ def piece_of(exercises):
 
 def main():
     if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "submissions": handed_in, "report": measured_report, "slides": slides}.get(sys.argv[2]):
-        return alone()
+        with kits.saying(lambda: f"{sys.argv[2]}: still proving"):
+            return alone()
     kit = kits.Kit(sys.argv[1])
     proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks, "families": families}[sys.argv[2]]
@@ -1058,10 +1063,12 @@ def main():
     jobs = 1 if proof in (steady, attacks) else option("jobs", os.cpu_count() or 1)
     if proof is exported:
         two_exports()  # once, for all jobs
-    faults, count = 0, len(exercises)
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    faults, done, count = 0, 0, len(exercises)
+    # The processes begin before the thread that speaks: a fork would copy a lock that it may hold.
+    with multiprocessing.get_context("fork").Pool(jobs) as pool, kits.saying(lambda: f"{sys.argv[2]}: {done} of {count} exercises, {faults or 'no'} faults"):
         by_time = sorted(exercises, key=lambda each: -each["seconds"])
         for exercise, found in pool.imap_unordered(functools.partial(all_told, proof, kit), by_time):
+            done += 1
             for fault in found:
                 faults += 1
                 print(f"{exercise['id']}: {fault}", flush=True)

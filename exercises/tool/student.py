@@ -149,7 +149,8 @@ class Course:
 
     def compiled(self, compile, exercise):
         try:
-            return compile(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"])
+            with kits.saying(lambda: f"{exercise['id']}: still compiling"):
+                return compile(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"])
         except kits.Broken as broken:
             sys.exit("\n".join([f"{broken.status}: {broken.says[0]}", *broken.says[1:]]))
 
@@ -204,13 +205,15 @@ class Course:
         print(f"{' '.join(each['id'] for each in exercises)}: {meshes.STEPS} steps of SGD in fp64, beside one process", flush=True)
         option = dict(zip(("dp", "tp", "pp"), map(lambda each: self.libraries([each]), exercises)))
         try:
-            trainings, right = meshes.Trainings(self.kit.ringside, ["--batch", "8", "--micro-batches", "4", "--sequence", "32", *words[len(named):]]), True
+            with kits.saying(lambda: "still training with one process"):
+                trainings, right = meshes.Trainings(self.kit.ringside, ["--batch", "8", "--micro-batches", "4", "--sequence", "32", *words[len(named):]]), True
         except RuntimeError as error:
             sys.exit(f"one process: {error}")
         for mesh in named or ("dp=2", "tp=2", "pp=2", "dp=2,tp=2", "pp=2,dp=2", "pp=2,tp=2", "pp=2,dp=2,tp=2"):
             own = [word for axis in option if axis in mesh for word in option[axis]]
             try:
-                count, far, name = trainings.compared(mesh, *own)
+                with kits.saying(lambda: f"still training on {mesh}"):
+                    count, far, name = trainings.compared(mesh, *own)
                 says = f"{count} tensors, differences up to {far:.1e}" if far < meshes.MOST else f"{name} differs by {far:.2g}"
             except RuntimeError as error:
                 far, says = float("inf"), str(error)

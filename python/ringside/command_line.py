@@ -19,8 +19,20 @@ import shutil
 import signal
 import sys
 import textwrap
+import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, NoReturn, Optional, Sequence, TextIO
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NoReturn,
+    Optional,
+    Sequence,
+    TextIO,
+)
 
 from ringside.library import RingsideError
 
@@ -266,6 +278,22 @@ def help_text(command: Command, width: int) -> str:
 
 def terminal_width() -> int:
     return max(60, min(100, shutil.get_terminal_size((80, 24)).columns))
+
+
+# While a command works.
+
+
+def with_progress(items: Sequence[Any], words: str) -> Iterator[Any]:
+    """The items, one by one. Says on standard error every ten seconds how far it is: `words` has
+    places for the items that are done and for all, as "read {} of {} records"."""
+    said = began = time.monotonic()
+    for done, item in enumerate(items):
+        now = time.monotonic()
+        if done and now - said >= 10:
+            said, left = now, round((now - began) * (len(items) - done) / done)
+            text = f"{words.format(done, len(items))}, about {left // 60}:{left % 60:02} left"
+            print(text, file=sys.stderr, flush=True)
+        yield item
 
 
 # Reading the command line.

@@ -61,11 +61,16 @@ KINDS = {"p": c_void_p, "n": c_size_t, "i": c_int, "s": c_char_p, "d": c_double,
 Check = ctypes.CFUNCTYPE(c_int)
 
 
+# Of the tree whose source this file is; elsewhere there is no such folder.
+BUILD_OF_TREE = Path(__file__).resolve().parents[2] / "build/release"
+
+
 def find_library():
-    """RINGSIDE_LIBRARY, the one beside this file, or an installed one."""
-    named = os.environ.get("RINGSIDE_LIBRARY")
-    beside = Path(__file__).with_name("libringside.so")
-    return named or (str(beside) if beside.exists() else "libringside.so.1")
+    """RINGSIDE_LIBRARY, the one beside this file or in the build of its tree, or an installed one."""
+    name = "libringside.so"
+    places = Path(__file__).with_name(name), BUILD_OF_TREE / "python/ringside" / name
+    found = [str(place) for place in places if place.exists()]
+    return os.environ.get("RINGSIDE_LIBRARY") or next(iter(found), name + ".1")
 
 
 def load_library():

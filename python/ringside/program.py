@@ -19,7 +19,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from ringside.library import RingsideError
+from ringside.library import BUILD_OF_TREE, RingsideError
 
 PACKAGE = Path(__file__).resolve().parent
 
@@ -33,12 +33,14 @@ class CommandError(RingsideError):
 
 
 def find_program():
-    """RINGSIDE_PROGRAM, the one of this library's build or installation, or the one on PATH."""
+    """RINGSIDE_PROGRAM, the one of this library's build or installation, the one in the build of
+    the tree whose source this is, or the one on PATH."""
     named = os.environ.get("RINGSIDE_PROGRAM")
     if named:
         return named
     package = Path(os.environ.get("RINGSIDE_LIBRARY") or __file__).resolve()
-    for folder in package.parents[:3]:  # PREFIX/lib/TRIPLET, or build/release/python/ringside
+    # PREFIX/lib/TRIPLET, or build/release/python/ringside
+    for folder in [*package.parents[:3], BUILD_OF_TREE]:
         if os.access(folder / "bin/ringside", os.X_OK):
             return str(folder / "bin/ringside")
     found = shutil.which("ringside")

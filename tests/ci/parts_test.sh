@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs .ci/parts.sh with parts that do nothing, on a clock that the test sets.
+# Runs .ci/parts.sh with parts that do nothing, on a clock that the test sets; and what tools/lib.sh shows
+# of a command that takes long.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -68,4 +69,11 @@ set +e
 status=$?
 set -e
 expect "a part that fails ends the run" 1 "$status"
+
+silent_then_counting='source tools/lib.sh; program=x; { sleep 4; echo "[1/4] built"; sleep 2.5; } | show_progress'
+told=$(script --quiet --return --command "bash -c '$silent_then_counting'" /dev/null)
+shown() { [[ $told =~ $1 ]] && echo yes || echo "no: $told"; }
+expect "a command that prints nothing is shown on a terminal" yes "$(shown 'x: 0:0[2-4]')"
+expect "one that counts says how far it is" yes "$(shown 'x: \[1/4\] 0:0[4-9], about 0:[1-3][0-9] left')"
+expect "elsewhere nothing is shown for a minute" "" "$(bash -c "$silent_then_counting")"
 echo "the parts run in turn"

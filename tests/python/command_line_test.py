@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from contextlib import redirect_stderr, redirect_stdout
 
 from ringside.__main__ import COMMANDS, commands_as_json, main
@@ -19,6 +20,7 @@ from ringside.command_line import (
     number,
     one_of,
     run_command,
+    with_progress,
 )
 from ringside.library import RingsideError
 
@@ -156,3 +158,28 @@ def test_completions_learn_the_options_of_a_command():
             assert "--help\tPrint this help message and exit" in out.getvalue().splitlines()
             with redirect_stdout(io.StringIO()):
                 assert main(["help", *words]) == 0  # here, and not by the program
+
+
+def test_work_that_takes_long_says_how_far_it_is(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def worked(seconds):
+        said = []
+        for item in with_progress(range(8), "read {} of {} records"):
+            now[0] += seconds
+            said.append(capsys.readouterr().err)
+            assert item == len(said) - 1
+        return said
+
+    assert worked(1) == [""] * 8
+    assert worked(30)[:2] == ["", "read 1 of 8 records, about 3:30 left\n"]
+    assert worked(6) == [
+        *("", ""),
+        "read 2 of 8 records, about 0:36 left\n",
+        "",
+        "read 4 of 8 records, about 0:24 left\n",
+        "",
+        "read 6 of 8 records, about 0:12 left\n",
+        "",
+    ]

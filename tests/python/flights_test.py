@@ -221,6 +221,8 @@ def test_a_pickle_that_is_cut_off_or_changed_is_read_or_refused():
         (b"\x80\x02h\x07.", "at byte 4: its opcodes do not fit together"),
         (b"\x80\x02X\x01\x00\x00\x00\xff.", "at byte 8: a text is not UTF-8"),
         (b"\x80\x02X\xff\xff\xff\xff.", "at byte 8: it is cut off"),
+        (b"\x80\x02].\0", "at byte 4: it goes on after its end"),
+        (pickle.dumps({}, 2) + pickle.dumps({}, 2), "at byte 6: it goes on after its end"),
     ):
         assert error_of_pickle(data) == "not a pickle of data, " + why, data
 
@@ -255,7 +257,8 @@ def test_what_is_no_record_is_refused_by_its_name():
     for content, why in (
         (b"", "neither a pickle nor JSON, at byte 0"),
         (b"x\n", "neither a pickle nor JSON, at byte 0"),
-        (b'{"entries":\n[}', "not JSON, in line 2: Expecting value"),
+        (b'{"entries":\n[}', "not JSON, in line 2, column 2: Expecting value"),
+        (b'{"entries": []}\0{}', "not JSON, in line 1, column 16: Extra data"),
         (b'{"entries": "\xff"}', "not JSON, at byte 13: it is not UTF-8"),
         (b"[" * 10, "neither a pickle nor JSON, at byte 0"),
         (

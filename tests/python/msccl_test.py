@@ -623,6 +623,9 @@ def test_wrong_json_is_refused_with_its_place():
         "'broadcast'"
     )
     assert refused("{").startswith(cannot + "expected XML or JSON, but: ")
+    assert refused('{"collective": ""}\0{}') == (
+        cannot + "expected XML or JSON, but: Extra data: line 1 column 19 (char 18)"
+    )
     assert refused("[" * 100_000).startswith(cannot + "expected XML or JSON, but: ")
     assert refused("{}") == cannot + (
         'expected {"collective": "all_reduce", "schedules": [one for each rank]}'

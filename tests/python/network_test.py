@@ -94,6 +94,7 @@ def test_a_network_of_a_file():
                 + "a link is [from, to] or [from, to, width], not "
                 + json.dumps(link, separators=(",", ":"))
             )
+        assert error_of(written('{"ranks": 3, "links": []}\0')).startswith(cannot + "Extra data: ")
         for link in [0, 3], [-1, 0], [1, 1], [0, 1, 0]:
             assert error_of(written({"ranks": 3, "links": [link]})) == (
                 cannot

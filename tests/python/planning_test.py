@@ -230,7 +230,11 @@ def test_a_machine_file_is_refused_with_the_place_of_the_mistake():
         assert seen == "machine.json: " + expected, (seen, expected)
     assert (
         machine_error('{\n"device": {\n"peak_tflops": oops}}')
-        == "machine.json is not JSON: the error is in line 3"
+        == "machine.json is not JSON: the error is in line 3, column 16"
+    )
+    assert (
+        machine_error('{"source": "a"}\0{}')
+        == "machine.json is not JSON: the error is in line 1, column 16"
     )
     assert machine_error('{"source": "a", "source": "b"}') == 'machine.json names "source" twice'
     assert machine_error("[" * 17 + "]" * 17) == "machine.json is nested more than 16 levels deep"
@@ -238,7 +242,10 @@ def test_a_machine_file_is_refused_with_the_place_of_the_mistake():
         machine_error('{"device": {"peak_tflops": 1e999}}')
         == "machine.json has a number that is too large for fp64"
     )
-    assert machine_error('{"device": NaN}') == "machine.json is not JSON: the error is in line 1"
+    assert (
+        machine_error('{"device": NaN}')
+        == "machine.json is not JSON: the error is in line 1, column 12"
+    )
     assert sentence(find_machine, "a1000").startswith(
         "there is no machine or file named 'a1000' (did you mean a100?); machines: a100, b200, "
     )

@@ -149,6 +149,47 @@ def test_the_program_is_found_or_a_sentence_says_what_to_do():
         )
 
 
+def test_the_source_finds_the_build_of_its_tree():
+    """As for who types in the folder python, where `-m ringside` is the source."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder, "tree")
+        shutil.copytree(ROOT / "python/ringside", tree / "python/ringside")
+        alone = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYTHONPATH", "RINGSIDE_PROGRAM", "RINGSIDE_LIBRARY")
+        }
+
+        def typed(*words):
+            return subprocess.run(
+                [sys.executable, *words],
+                cwd=tree / "python",
+                env={**alone, "PATH": folder},
+                capture_output=True,
+                text=True,
+            )
+
+        account = typed("-m", "ringside", "account", "--model", "tiny")  # needs no build
+        assert account.returncode == 0 and "Memory of a rank" in account.stdout, account.stderr
+        without = typed("-m", "ringside", "step", "all_reduce")
+        assert without.returncode == 1 and without.stderr.startswith(
+            "ringside: 'step' is no command that runs without a build: the program ringside is "
+            f"neither in a folder bin beside {tree}/python/ringside nor on PATH: build it (cmake "
+        ), without.stderr
+        found = "import ringside.library as l; print(l.find_library())"
+        assert typed("-c", found).stdout == "libringside.so.1\n"
+
+        program = tree / "build/release/bin/ringside"
+        program.parent.mkdir(parents=True)
+        os.symlink(find_program(), program)
+        shown = typed("-m", "ringside", "step", "all_reduce", "-n", "2")
+        assert shown.returncode == 0 and "step 0" in shown.stdout, shown.stderr
+        place = tree / "build/release/python/ringside/libringside.so"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(b"")
+        assert typed("-c", found).stdout == f"{place}\n"
+
+
 @ringside.algorithm("all_reduce")
 def ring(rank, size):
     right, left = (rank + 1) % size, (rank - 1) % size

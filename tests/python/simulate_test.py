@@ -420,7 +420,7 @@ def test_a_file_that_is_no_trace_gets_a_sentence_with_its_place():
 
         for option in ("--measured", "--against"):
             assert said(option, "step 1\nstep 2\n") == (
-                f"{file} is not JSON: the error is in line 1"
+                f"{file} is not JSON: the error is in line 1, column 1"
             )
             assert said(option, "{}") == f"{file}: traceEvents is missing"
             assert said(option, "[1]") == f"{file} is [1], but an object {{...}} is expected"

@@ -181,7 +181,8 @@ def test_what_is_no_trace_is_refused_with_its_place():
             return err.replace(f"{path.parent}/", "")
 
     assert (
-        error_of("step 1\nstep 2\n") == "ringside: trace.json is not JSON: the error is in line 1\n"
+        error_of("step 1\nstep 2\n")
+        == "ringside: trace.json is not JSON: the error is in line 1, column 1\n"
     )
     assert error_of("{}") == "ringside: trace.json: traceEvents is missing\n"
     assert error_of("[1]") == "ringside: trace.json is [1], but an object {...} is expected\n"

@@ -533,6 +533,8 @@ def test_bad_files_are_refused_by_their_name():
             (path / "tokenizer.json").write_text(content, "utf-8", "surrogateescape")
             error = refusal("--tokenizer", path, "x")
             assert error.startswith(f"ringside: the tokenizer {path}/tokenizer.json cannot be used")
+        (path / "tokenizer.json").write_text('{"model": {}}\0' + good)  # goes on after its end
+        assert "cannot be used: Extra data: line 1 column 14" in refusal("--tokenizer", path, "x")
 
         sparse = json.loads(good)
         sparse["model"]["vocab"]["unused"] = 10**9

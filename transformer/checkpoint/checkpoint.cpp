@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "transformer/checkpoint/model_files.hpp"
 #include "transformer/checkpoint/stored_tensor.hpp"
@@ -70,32 +72,38 @@ void require_tied_head(ModelFiles& files) {
           in_head.path().string(), head_name);
 }
 
-// What wrappers of PyTorch put before the names of parameters, and how a model is saved without it.
+// What wrappers of PyTorch put into the names of parameters, and the wrapper's attribute that is
+// the model without it. "module." is the end of another one, so it is the last.
 struct Prefix {
-  std::string_view text, wrapper, without;
+  std::string_view text, wrapper, attribute;
 };
 constexpr Prefix prefixes[] = {
-    {"module.", "DistributedDataParallel", "model.module"},
-    {"_orig_mod.", "torch.compile", "model._orig_mod"},
-    {"_fsdp_wrapped_module.", "FullyShardedDataParallel", "model.module"},
-    {"_checkpoint_wrapped_module.", "checkpoint_wrapper", "model._checkpoint_wrapped_module"}};
+    {"_fsdp_wrapped_module.", "FullyShardedDataParallel", "module"},
+    {"_checkpoint_wrapped_module.", "checkpoint_wrapper", "_checkpoint_wrapped_module"},
+    {"_orig_mod.", "torch.compile", "_orig_mod"},
+    {"module.", "DistributedDataParallel", "module"}};
 
-// Refuses an array that is no parameter of the model.
+// Refuses an array that is no parameter of the model. FSDP wraps blocks inside a model that it has
+// wrapped, and a model may have several wrappers.
 [[noreturn]] void refuse_array(const SafetensorsFile& file, const std::string& name,
                                const std::set<std::string>& known) {
   const std::string path = file.path().string();
-  for (const auto& [text, wrapper, without] : prefixes) {
-    std::string bare = name;
-    if (const auto at = bare.find(text); at != bare.npos) bare.erase(at, text.size());
-    if (!known.contains(bare)) continue;
-    fail(
-        "{0} holds '{1}': the prefix '{2}' is that of {3}. Save the model without it "
-        "({4}.save_pretrained), or strip it: python3 -c \"from safetensors.torch import load_file, "
-        "save_file; f = '{0}'; save_file({{k.replace('{2}', ''): v for k, v in "
-        "load_file(f).items()}}, f, {{'format': 'pt'}})\"",
-        path, name, text, wrapper, without);
+  std::string bare = name, told, without, strip;
+  for (const auto& [text, wrapper, attribute] : prefixes) {
+    if (bare.find(text) == bare.npos) continue;
+    for (auto at = bare.find(text); at != bare.npos; at = bare.find(text))
+      bare.erase(at, text.size());
+    without = told.empty() ? fmt::format(" (model.{}.save_pretrained)", attribute) : "";
+    told += fmt::format("{}'{}' is that of {}", told.empty() ? "" : ", ", text, wrapper);
+    strip += fmt::format(".replace('{}', '')", text);
   }
-  fail("{} holds '{}', which is not a parameter of this model", path, name);
+  require(!strip.empty() && known.contains(bare),
+          "{} holds '{}', which is not a parameter of this model", path, name);
+  fail(
+      "{0} holds '{1}': the prefix {2}. Save the model without it{3}, or strip "
+      "it: python3 -c \"from safetensors.torch import load_file, save_file; f = '{0}'; "
+      "save_file({{k{4}: v for k, v in load_file(f).items()}}, f, {{'format': 'pt'}})\"",
+      path, name, told, without, strip);
 }
 
 }  // namespace

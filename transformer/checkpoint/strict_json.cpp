@@ -13,8 +13,9 @@ std::string shown(const Json& json) {
 Json parse_strictly(const std::string& text, std::string_view what, int deepest) {
   try {
     return Json::parse(text, {.what = what, .deepest = deepest, .unique_keys = true});
-  } catch (const JsonError&) {
-    fail("{} is not JSON", what);
+  } catch (const JsonError& error) {
+    if (error.line == 0) throw;  // JSON, but with a number that is too large
+    fail("{} is not JSON: the error is in line {}, at byte {}", what, error.line, error.offset);
   }
 }
 

@@ -10,8 +10,9 @@
 
 namespace ringside::transformer {
 
-// Parses `text`. Throws Error, "`what` is not JSON", if it is invalid, repeats a key within an
-// object, or is nested more than `deepest` levels deep.
+// Parses `text`. Throws Error if it is not JSON ("`what` is not JSON: the error is in line 1, at
+// byte 7"), goes on after its end, repeats a key within an object, or is nested more than `deepest`
+// levels deep.
 Json parse_strictly(const std::string& text, std::string_view what, int deepest);
 
 // A JSON value for an error message: quoted, in ASCII, at most 100 characters.

@@ -31,13 +31,12 @@ Tokens sequence_from(const Json& json, std::size_t number) {
 }
 
 std::vector<Tokens> sequences_of_json(const std::string& text) {
-  const auto json = Json::parse_if_possible(text);
-  require(json.has_value(), "it is not JSON");
-  require(json->is_array() && !json->empty(),
+  const Json json = Json::parse(text);
+  require(json.is_array() && !json.empty(),
           "a list of sequences is expected, such as [[5, 17, 2], [8, 1]]");
-  if (json->front().is_number()) return {sequence_from(*json, 0)};
+  if (json.front().is_number()) return {sequence_from(json, 0)};
   std::vector<Tokens> sequences;
-  for (const Json& sequence : *json) sequences.push_back(sequence_from(sequence, sequences.size()));
+  for (const Json& sequence : json) sequences.push_back(sequence_from(sequence, sequences.size()));
   return sequences;
 }
 

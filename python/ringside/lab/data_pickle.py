@@ -76,13 +76,15 @@ def end_of_one(data: bytes, place: int) -> int:
 
 
 def require_data(data: bytes) -> None:
-    """Raises NotData unless all opcodes of a pickle make data and are there up to its end."""
+    """Raises NotData unless all opcodes of a pickle make data, up to its end, which is the file's."""
     place = 0
     while data[place : place + 1] != pickle.STOP:
         end_of_run = RUN.match(data, place).end()  # type: ignore[union-attr]
         place = end_of_run if end_of_run > place else end_of_one(data, place)
         if place > len(data):
             raise NotData(len(data), "it is cut off")
+    if place + 1 < len(data):
+        raise NotData(place + 1, "it goes on after its end")
 
 
 def read_pickle(data: bytes) -> Any:

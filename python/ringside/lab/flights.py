@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, NoReturn, Optional, Tuple
 
+from ringside.command_line import with_progress
 from ringside.lab.data_pickle import NotData, read_pickle
 from ringside.library import RingsideError
 
@@ -159,7 +160,7 @@ def read_data(file: Path) -> Any:
     except NotData as error:
         raise NotARecord(str(error))
     except json.JSONDecodeError as error:
-        raise NotARecord(f"not JSON, in line {error.lineno}: {error.msg}")
+        raise NotARecord(f"not JSON, in line {error.lineno}, column {error.colno}: {error.msg}")
     except UnicodeDecodeError as error:
         raise NotARecord(f"not JSON, at byte {error.start}: it is not UTF-8")
     except RecursionError:
@@ -543,7 +544,7 @@ def refuse(file: Path, why: Exception) -> NoReturn:
 def torch_records(files: List[Path], left_out: List[str]) -> List[Record]:
     """Of the files whose names end in a rank. Adds to `left_out` those that are no record."""
     records = []
-    for file in files:
+    for file in with_progress(files, "read {} of {} records"):
         claims = CLAIMS_TO_BE_ONE.search(file.name)
         if claims or may_be_one(file):
             try:

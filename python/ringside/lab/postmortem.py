@@ -2,6 +2,7 @@
 verdict has one text for its own records and these. Where there is no program, what was read."""
 
 import argparse
+import gc
 import os
 import subprocess
 import sys
@@ -84,6 +85,7 @@ def left_out_in_words(sentences: List[str]) -> str:
 
 
 def run(args: argparse.Namespace) -> None:
+    gc.disable()  # the records of a large job are millions of objects, and none is in a cycle
     path = Path(args.DIR)
     own = path.is_file() or path.is_dir() and any(map(is_own, files_in(path)))
     try:

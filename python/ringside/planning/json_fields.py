@@ -49,7 +49,9 @@ def parse_json(text: str, what: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique, parse_float=finite, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise RingsideError(f"{what} is not JSON: the error is in line {error.lineno}") from None
+        raise RingsideError(
+            f"{what} is not JSON: the error is in line {error.lineno}, column {error.colno}"
+        ) from None
 
 
 def data_file(name: str) -> str:
@@ -58,7 +60,7 @@ def data_file(name: str) -> str:
 
 
 def read_json_file(path: str) -> Any:
-    """The content of a JSON file. The error has the path, and the line of a syntax error."""
+    """The content of a JSON file. The error has the path, and the place of a syntax error."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -67,8 +69,9 @@ def read_json_file(path: str) -> Any:
     try:
         return parse_json(content.decode("utf-8"), path)
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise RingsideError(f"{path} is not JSON: the error is in line {line}") from None
+        raise RingsideError(
+            f"{path} is not JSON: byte {error.start} (from 0) is not UTF-8"
+        ) from None
 
 
 @dataclass(frozen=True)

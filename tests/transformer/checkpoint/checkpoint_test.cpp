@@ -193,14 +193,20 @@ TEST_CASE(
   for (const auto& [prefix, wrapper] :
        {std::pair("module.", "DistributedDataParallel"), std::pair("_orig_mod.", "torch.compile"),
         std::pair("_fsdp_wrapped_module.", "FullyShardedDataParallel"),
-        std::pair("model.layers.1._checkpoint_wrapped_module.", "checkpoint_wrapper")}) {
+        std::pair("model.layers.1._checkpoint_wrapped_module.", "checkpoint_wrapper"),
+        std::pair("_orig_mod.module.",
+                  "torch.compile, 'module.' is that of DistributedDataParallel"),
+        std::pair("module._orig_mod.",
+                  "torch.compile, 'module.' is that of DistributedDataParallel"),
+        std::pair("_fsdp_wrapped_module.model.layers.1._fsdp_wrapped_module.",
+                  "FullyShardedDataParallel")}) {
     TemporaryDirectory directory;
     save_config(directory.path(), tiny_config(), DType::fp32);
     const std::string text = prefix;
     std::vector<NamedTensor> parameters = model.named_parameters();
     std::vector<ArrayView> arrays;
     for (NamedTensor& each : parameters) {
-      if (text.starts_with("model.")) {
+      if (contains(text, "model.layers.1.")) {
         if (each.name.starts_with("model.layers.1.")) each.name.replace(0, 15, text);
       } else {
         each.name = text + each.name;
@@ -215,9 +221,12 @@ TEST_CASE(
       seen = error.what();
     }
     CAPTURE(seen);
-    CHECK(contains(seen,
-                   "' is that of " + std::string(wrapper) + ". Save the model without it (model."));
+    CHECK(contains(seen, "' is that of " + std::string(wrapper) + ". Save the model without it"));
+    CHECK(contains(seen, "it (model.") == !contains(wrapper, ","));
     CHECK(contains(seen, "strip it: python3 -c \"from safetensors.torch import load_file"));
+    CHECK(contains(seen, "save_file({k.replace('"));
+    CHECK(contains(seen, ".replace('_orig_mod.', '').replace('module.', ''): v") ==
+          contains(wrapper, ","));
     CHECK(contains(seen, "model.safetensors'; save_file("));
   }
 }

@@ -188,6 +188,11 @@ TEST_CASE("a config of an unsupported model is refused with the reason") {
       "Ringside does not support: it has default, linear, dynamic and llama3");
   CHECK(with("rope_parameters", Json{{"rope_type", "default"}, {"mscale", 2}}) ==
         "cannot be used: its rope_parameters has the key \"mscale\", which Ringside does not know");
+  const auto text = directory.write("config.json", good.dump() + '\0' + good.dump());
+  const std::string after_its_end = text.string() +
+                                    " is not JSON: the error is in line 1, at byte " +
+                                    std::to_string(good.dump().size());
+  CHECK_THROWS_WITH_AS(load_config(directory.path()), after_its_end.c_str(), Error);
   const std::string nowhere = (directory.path() / "no" / "config.json").string();
   CHECK_THROWS_WITH_AS(load_config(directory.path() / "no"),
                        ("cannot read " + nowhere + ": is its folder a checkpoint?").c_str(), Error);

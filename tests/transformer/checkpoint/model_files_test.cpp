@@ -119,7 +119,8 @@ TEST_CASE("an index that does not match its shards is refused with the reason") 
       std::ofstream(directory / "model.safetensors.index.json") << text;
     });
   };
-  CHECK(index_is("{") == "it is not JSON");
+  CHECK(index_is("{\n") == "it is not JSON: the error is in line 2, at byte 2");
+  CHECK(index_is(std::string("{}\0", 3)) == "it is not JSON: the error is in line 1, at byte 2");
   CHECK(index_is("[]") == "it has no weight_map from array names to files");
   CHECK(index_is(R"({"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}})") ==
         "it names \"a\" twice");

@@ -165,9 +165,15 @@ TEST_CASE("a file with wrong lengths is refused with the reason") {
 }
 
 TEST_CASE("an invalid header is refused with the reason") {
-  CHECK(refusal(file_of("", "")) == "its header is not JSON");
-  CHECK(refusal(file_of("{\"a\"", "")) == "its header is not JSON");
-  CHECK(refusal(file_of("{\"\xff\":1}", "")) == "its header is not JSON");
+  const std::string not_json = "its header is not JSON: the error is in line 1, at byte ";
+  CHECK(refusal(file_of("", "")) == not_json + "0");
+  CHECK(refusal(file_of("{\"a\"", "")) == not_json + "4");
+  CHECK(refusal(file_of("{\"\xff\":1}", "")) == not_json + "2");
+  CHECK(refusal(file_of(std::string("{}\0{}", 5), "")) == not_json + "2");
+  CHECK(refusal(file_of(std::string("{}  \0", 5), "")) == not_json + "4");
+  CHECK(refusal(file_of("{}  ", "")) == "accepted");  // as the format pads headers
+  CHECK(refusal(file_of(R"({"a":1e999})", "")) ==
+        "its header has a number that is too large for fp64");
   CHECK(refusal(file_of("[1]", "")) == "its header is not a JSON object");
   CHECK(refusal(file_of(std::string(1'000'000, '['), "")) ==
         "its header is nested more than 4 levels deep");

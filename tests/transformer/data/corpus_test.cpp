@@ -177,6 +177,8 @@ TEST_CASE("tokens without their description, or with another's, are refused") {
     CHECK(corpus_refusal({file}).starts_with("the corpus " + description.string() +
                                              " cannot be used: "));
   }
+  directory.write("text.corpus.json", json + '\0' + json);
+  CHECK(corpus_refusal({file}).ends_with("unexpected NUL byte; expected end of input"));
   std::filesystem::remove(description);
   CHECK(corpus_refusal({file}) ==
         description.string() + " is missing, which says what the tokens in " + file.string() +

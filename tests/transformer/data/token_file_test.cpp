@@ -47,7 +47,11 @@ TEST_CASE("an invalid token file is refused with the reason") {
   CHECK(refusal_of("a.txt", "1 2 3") ==
         "its name must end in .json, .u16 or .u32, which gives the format");
   CHECK(refusal_of("a.json", "") == "it is empty");
-  CHECK(refusal_of("a.json", "[[1, 2") == "it is not JSON");
+  CHECK(refusal_of("a.json", "[[1, 2")
+            .starts_with("parse error at line 1, column 7: syntax error while parsing array"));
+  CHECK(refusal_of("a.json", std::string("[[1, 2]]\0[[3]]", 14))
+            .starts_with("parse error at line 1, column 9: syntax error while parsing value - "
+                         "unexpected NUL byte"));
   CHECK(refusal_of("a.json", "{}") ==
         "a list of sequences is expected, such as [[5, 17, 2], [8, 1]]");
   CHECK(refusal_of("a.json", "[]") ==

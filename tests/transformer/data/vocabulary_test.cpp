@@ -88,6 +88,8 @@ TEST_CASE("the vocabulary of a checkpoint is in its two files, or bytes") {
   };
   directory.write("vocabulary.json", "{}");
   CHECK(refused().starts_with("the vocabulary " + folder + "/vocabulary.json cannot be used: "));
+  directory.write("vocabulary.json", tokenizer.vocabulary_json().dump() + '\0');
+  CHECK(refused().ends_with("unexpected NUL byte; expected end of input"));
   std::filesystem::remove(directory.path() / "vocabulary.json");
   CHECK(refused() == folder + "/vocabulary.json is missing: `ringside tokenize --tokenizer " +
                          folder + " --save " + folder + "` writes it");
