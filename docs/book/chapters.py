@@ -17,7 +17,7 @@ import figures
 def contents_of(text):
     """The tables of contents that the lists of docs/index.md stand for; pages that it does not name come last."""
     parts = re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    pages = [re.findall(r"^[-0-9.]+ \[(.*?)\]\((\w+)\.md\)", body, re.MULTILINE) for _, body in parts]
+    pages = [re.findall(r"^[-0-9.]+ \[(.*?)\]\(([\w.]+)\.md\)", body, re.MULTILINE) for _, body in parts]
     listed = {"index"} | {name for part in pages for _, name in part}
     pages[-1] += [(None, page.stem) for page in sorted(figures.DOCS.glob("*.md")) if page.stem not in listed]
     trees = []
