@@ -32,6 +32,8 @@ struct KernelsOf {
                                        launch<Elementwise<S, ScaleBy>>,
                                        launch<Elementwise<S, Relu>>,
                                        launch<Elementwise<S, ReluBackward>>,
+                                       launch<Elementwise<S, Gelu>>,
+                                       launch<Elementwise<S, GeluBackward>>,
                                        launch<Elementwise<S, Silu>>,
                                        launch<Elementwise<S, SiluBackward>>,
                                        launch<Elementwise<S, Swiglu>>,

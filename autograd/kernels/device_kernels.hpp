@@ -88,6 +88,8 @@ class DeviceKernels {
   virtual void fill_with(const Tensor& x, const Tensor& factor, double constant) const = 0;
   virtual void relu(const Tensor& x, const Tensor& y) const = 0;
   virtual void relu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const = 0;
+  virtual void gelu(const Tensor& x, const Tensor& y) const = 0;
+  virtual void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const = 0;
   virtual void silu(const Tensor& x, const Tensor& y) const = 0;
   virtual void silu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const = 0;
   virtual void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) const = 0;

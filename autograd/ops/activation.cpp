@@ -1,5 +1,5 @@
-// relu, silu, swiglu: the nonlinear functions between two linear layers. kernels/cpu/activation.cpp
-// has their formulas and loops.
+// relu, gelu, silu, swiglu: the nonlinear functions between two linear layers.
+// kernels/cpu/activation.cpp has their formulas and loops.
 #include "autograd/engine/node.hpp"
 #include "autograd/kernels/device_kernels.hpp"
 #include "autograd/ops/checks.hpp"
@@ -29,6 +29,11 @@ Tensor of_elements(const char* op, const Tensor& input,
 // y = max(x, 0)
 Tensor relu(const Tensor& x) {
   return of_elements("relu", x, &DeviceKernels::relu, &DeviceKernels::relu_backward);
+}
+
+// y = x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3))
+Tensor gelu(const Tensor& x) {
+  return of_elements("gelu", x, &DeviceKernels::gelu, &DeviceKernels::gelu_backward);
 }
 
 // y = x sigmoid(x)

@@ -45,6 +45,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 // ---- ops/activation.cpp ----
 
 Tensor relu(const Tensor& x);
+Tensor gelu(const Tensor& x);  // x * (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
 Tensor silu(const Tensor& x);  // x * sigmoid(x)
 // silu(gate) * up, same shapes. Shazeer, "GLU variants improve Transformer" (2020).
 Tensor swiglu(const Tensor& gate, const Tensor& up);

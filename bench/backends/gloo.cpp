@@ -1,5 +1,4 @@
 // Gloo behind the Backend seam.
-#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -37,16 +36,9 @@ class ExchangeStore final : public gloo::rendezvous::Store {
     require(key.ends_with(own),
             "expected Gloo to set a key that ends in this rank's number, {}, got \"{}\"", own, key);
     const std::string prefix = key.substr(0, key.size() - own.size());
-    const auto lengths = values_of_all_ranks(meeting_, data.size(), "gloo");
-    const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
-    std::vector<char> mine(data), all(longest * lengths.size());
-    mine.resize(longest);
-    meeting_.all_gather({mine.data(), mine.size(), DataType::uint8},
-                        {all.data(), all.size(), DataType::uint8}, "gloo");
-    for (std::size_t r = 0; r < lengths.size(); ++r) {
-      const auto begin = all.begin() + r * longest;
-      entries_[prefix + std::to_string(r)] = {begin, begin + lengths[r]};
-    }
+    const auto texts = texts_of_all_ranks(meeting_, {data.data(), data.size()}, "gloo");
+    for (std::size_t r = 0; r < texts.size(); ++r)
+      entries_[prefix + std::to_string(r)] = {texts[r].begin(), texts[r].end()};
   }
 
   std::vector<char> get(const std::string& key) override { return entries_.at(key); }

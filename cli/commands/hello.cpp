@@ -8,7 +8,7 @@
 #include "cli/options/rank_options.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
-#include "collectives/process_group.hpp"
+#include "collectives/rank_printer.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -23,18 +23,8 @@ constexpr std::int32_t nothing = -1;  // an element that a rank does not get; nu
 struct HelloOptions {
   RanksOption ranks{.count = {}, .otherwise = 4};
   std::uint64_t seed = 1;
+  bool as_it_comes = false;
 };
-
-// The numbers of all ranks, for rank 0 to print: element r is rank r's. Equal lengths on all ranks.
-std::vector<Numbers> from_all_ranks(ProcessGroup& group, const Numbers& mine) {
-  Numbers all(mine.size() * static_cast<std::size_t>(group.size()));
-  group.all_gather(std::span(mine), std::span(all));
-  std::vector<Numbers> by_rank;
-  for (auto begin = all.begin(); begin != all.end();
-       begin += static_cast<std::ptrdiff_t>(mine.size()))
-    by_rank.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(mine.size()));
-  return by_rank;
-}
 
 std::string to_text(const Numbers& numbers) {
   std::string text;
@@ -44,7 +34,8 @@ std::string to_text(const Numbers& numbers) {
 
 class Hello {
  public:
-  Hello(ProcessGroup& group, std::uint64_t seed) : group_(group), seed_(seed) {}
+  Hello(ProcessGroup& group, const HelloOptions& args)
+      : group_(group), print_(group, args.as_it_comes), seed_(args.seed) {}
 
   void run() {
     if (prints())
@@ -125,23 +116,24 @@ class Hello {
     return sum;
   }
 
-  // Runs a collective from `before` into `after`, and prints both for all ranks. Throws Error if
-  // this rank does not get the numbers that are right.
+  // Runs a collective from `before` into `after`, and prints both. Throws Error if this rank does
+  // not get the numbers that are right.
   template <class Run>
   void show(const std::string& name, const std::string& promise, const Numbers& before,
             Numbers after, const Numbers& right, Run run) {
     run(In(before), Out(after));
-    const auto all_before = from_all_ranks(group_, before),
-               all_after = from_all_ranks(group_, after);
-    if (prints()) {
-      const std::size_t width = std::max<std::size_t>(8, 4 * before.size() + 2);
-      fmt::print("\n{}: {}\n  {:<8}{:<{}}    after\n", name, promise, "", "before", width);
-      for (std::size_t r = 0; r < all_after.size(); ++r)
-        fmt::print("  {:<8}{:<{}}  {}\n", fmt::format("rank {}", r), to_text(all_before[r]), width,
-                   to_text(all_after[r]));
-    }
+    const std::size_t width = std::max<std::size_t>(8, 4 * before.size() + 2);
+    print_lines(name, fmt::format("{}\n  {:<8}{:<{}}    after", promise, "", "before", width),
+                fmt::format("{:<{}}  {}", to_text(before), width, to_text(after)));
     require(after == right, "{} on rank {} gave{}, but{} is right", name, group_.rank(),
             to_text(after), to_text(right));
+  }
+
+  // A heading and a line of each rank; as it comes, each line by itself.
+  void print_lines(const std::string& name, const std::string& heading, const std::string& line) {
+    if (print_.as_it_comes()) return print_("  rank {:<3}{:<16}{}\n", group_.rank(), name, line);
+    if (prints()) fmt::print("\n{}: {}\n", name, heading);
+    print_("  rank {:<3}{}\n", group_.rank(), line);
   }
 
   // The ranks arrive at the barrier up to 20 ms apart, in half a second, and leave it together.
@@ -153,22 +145,19 @@ class Hello {
     std::this_thread::sleep_for(std::chrono::milliseconds(apart_ms * group_.rank()));
     const std::int32_t arrived = elapsed();
     group_.barrier();
-    const auto times = from_all_ranks(group_, {arrived, elapsed()});
-    if (!prints()) return;
-    fmt::print("\nbarrier: no rank leaves before every rank has arrived\n");
-    for (std::size_t r = 0; r < times.size(); ++r)
-      fmt::print("  rank {}  arrived after {:>4} ms, left after {:>4} ms\n", r, times[r][0],
-                 times[r][1]);
+    print_lines("barrier", "no rank leaves before every rank has arrived",
+                fmt::format("arrived after {:>4} ms, left after {:>4} ms", arrived, elapsed()));
   }
 
   ProcessGroup& group_;
+  collectives::RankPrinter print_;
   std::uint64_t seed_;
 };
 
 void hello(const HelloOptions& args) {
   collectives::load_algorithms();
   run_on_ranks(args.ranks, [&](ProcessGroup& group, int) {
-    Hello(group, args.seed).run();
+    Hello(group, args).run();
     group.finish();
   });
 }
@@ -183,6 +172,8 @@ void add_hello_command(CLI::App& app) {
   add_algorithm_option(option);
   add_backend_option(option, args.ranks.backend);
   option("--seed N", args.seed, "Seed of the numbers").show_default();
+  option.flag("--as-it-comes", args.as_it_comes,
+              "Let each rank print its own lines at once [rank 0 prints those of all, in order]");
 }
 
 }  // namespace ringside::cli

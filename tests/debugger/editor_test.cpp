@@ -30,7 +30,7 @@ Json settings(const std::string& file) {
 const std::string& sources() {
   static const std::string text = [] {
     std::string all;
-    for (const char* folder : {"collectives", "autograd", "ddp", "zero"})
+    for (const char* folder : {"collectives", "autograd", "ddp", "zero", "examples"})
       for (const auto& entry : fs::recursive_directory_iterator(root / folder))
         if (entry.is_regular_file()) all += read_file(entry.path().string());
     return all;

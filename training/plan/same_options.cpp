@@ -1,34 +1,19 @@
 #include "training/plan/same_options.hpp"
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
+#include "collectives/calls/values_of_all_ranks.hpp"
 #include "training/plan/options.hpp"
 
 namespace ringside::training {
 namespace {
 
-using collectives::DataType;
 using collectives::ProcessGroup;
-
-// The texts of all ranks. They may have different lengths, so each is filled up to the longest.
-std::vector<std::string> gather_texts(std::string text, ProcessGroup& group) {
-  std::vector<std::int64_t> longest{static_cast<std::int64_t>(text.size())};
-  group.all_reduce(std::span(longest), collectives::ReduceOp::max, "length of the options");
-  text.resize(static_cast<std::size_t>(longest.front()), '\0');
-  std::string all(text.size() * static_cast<std::size_t>(group.size()), '\0');
-  group.all_gather({text.data(), text.size(), DataType::uint8},
-                   {all.data(), all.size(), DataType::uint8}, "options");
-  std::vector<std::string> texts;
-  for (std::size_t begin = 0; begin < all.size(); begin += text.size())
-    texts.emplace_back(all.data() + begin, text.size());
-  return texts;
-}
 
 // One line for each option: its value. The names are known.
 std::string text_of(const Options& options) {
@@ -81,7 +66,7 @@ Options shared_options(Plan plan) {
 
 void require_same_options(const Options& mine, ProcessGroup& group) {
   std::vector<std::vector<std::string>> values(mine.size());  // [option][rank]
-  for (const std::string& text : gather_texts(text_of(mine), group)) {
+  for (const std::string& text : collectives::texts_of_all_ranks(group, text_of(mine), "options")) {
     const auto of_rank = values_of(text, mine.size());
     for (std::size_t i = 0; i < mine.size(); ++i) values[i].push_back(of_rank[i]);
   }

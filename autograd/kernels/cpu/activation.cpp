@@ -1,7 +1,8 @@
-// relu, silu, swiglu.
+// relu, gelu, silu, swiglu.
 #include "autograd/kernels/cpu/cpu_kernels.hpp"
 #include "autograd/kernels/cpu/for_each_element.hpp"
 #include "autograd/kernels/exp.hpp"
+#include "autograd/kernels/gelu.hpp"
 
 namespace ringside::autograd {
 
@@ -12,10 +13,11 @@ constexpr std::int64_t grain = 1 << 14;  // elements that are enough work for on
 // y = f(a, b) for each element.
 template <class F>
 void compute_pairs(const char* op, const Tensor& a, const Tensor& b, const Tensor& y, F f) {
-  dispatch(y.dtype(), op, [&]<class T>(T) {
-    const T *const pa = a.data<T>(), *const pb = b.data<T>();
-    T* const py = y.data<T>();
-    for_each_element(y.elements(), grain, [=](std::int64_t i) { py[i] = f(pa[i], pb[i]); });
+  dispatch_stored(y.dtype(), op, [&]<class S>(S) {
+    using T = Compute<S>;
+    const S *const pa = a.data<S>(), *const pb = b.data<S>();
+    S* const py = y.data<S>();
+    for_each_element(y.elements(), grain, [=](std::int64_t i) { py[i] = f(T(pa[i]), T(pb[i])); });
   });
 }
 
@@ -28,6 +30,17 @@ void CpuKernels::relu(const Tensor& x, const Tensor& y) const {
 }
 void CpuKernels::relu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const {
   compute_pairs("relu", dy, x, dx, [](auto dyi, auto xi) { return xi > 0 ? dyi : 0; });
+}
+
+// y = x s        dy/dx = s + x s (1 - s) du/dx        s = sigmoid(u)        u, du/dx: gelu.hpp
+void CpuKernels::gelu(const Tensor& x, const Tensor& y) const {
+  compute_pairs("gelu", x, x, y, [](auto xi, auto) { return xi * sigmoid(gelu_u(xi)); });
+}
+void CpuKernels::gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const {
+  compute_pairs("gelu", dy, x, dx, [](auto dyi, auto xi) {
+    const auto s = sigmoid(gelu_u(xi));
+    return dyi * (s + xi * s * (1 - s) * gelu_du(xi));
+  });
 }
 
 // y = x s        dy/dx = s + x s (1 - s) = s (1 + x (1 - s))        s = sigmoid(x)

@@ -30,6 +30,8 @@ class CpuKernels final : public DeviceKernels {
   // ---- activation.cpp ----
   void relu(const Tensor& x, const Tensor& y) const override;
   void relu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override;
+  void gelu(const Tensor& x, const Tensor& y) const override;
+  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override;
   void silu(const Tensor& x, const Tensor& y) const override;
   void silu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override;
   void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) const override;

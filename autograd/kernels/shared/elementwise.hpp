@@ -9,6 +9,7 @@
 #pragma once
 
 #include "autograd/kernels/block/block.hpp"
+#include "autograd/kernels/gelu.hpp"
 
 namespace ringside::autograd::cuda {
 
@@ -103,6 +104,19 @@ struct ReluBackward : Operation<2> {
   template <class B>
   constexpr float of(float dy, float x) const {
     return x > 0 ? dy : 0;
+  }
+};
+struct Gelu : Operation<1> {
+  template <class B>
+  constexpr float of(float x) const {
+    return x / (1 + B::exp(-gelu_u(x)));
+  }
+};
+struct GeluBackward : Operation<2> {
+  template <class B>
+  constexpr float of(float dy, float x) const {
+    const float s = 1 / (1 + B::exp(-gelu_u(x)));
+    return dy * (s + x * s * (1 - s) * gelu_du(x));
   }
 };
 struct Silu : Operation<1> {

@@ -120,6 +120,12 @@ class ElementwiseOn : public DeviceKernels {
   void relu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override {
     elementwise("relu", ReluBackward{}, {dy, x}, {dx});
   }
+  void gelu(const Tensor& x, const Tensor& y) const override {
+    elementwise("gelu", Gelu{}, {x}, {y});
+  }
+  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) const override {
+    elementwise("gelu", GeluBackward{}, {dy, x}, {dx});
+  }
   void silu(const Tensor& x, const Tensor& y) const override {
     elementwise("silu", Silu{}, {x}, {y});
   }

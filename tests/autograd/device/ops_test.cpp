@@ -23,6 +23,8 @@ TEST_CASE("device elementwise ops equal the CPU's for all sizes of the tail and 
     check_against_cpu("relu", [](const auto& in) { return relu(in[0]); }, {drawn({n}, "x")});
     check_against_cpu("silu", [](const auto& in) { return silu(in[0]); }, {drawn({n}, "x")});
     for (const DType type : kept_types) {
+      check_against_cpu("gelu", [](const auto& in) { return gelu(in[0]); },
+                        {drawn({n}, "x", type)});
       check_against_cpu("swiglu", [](const auto& in) { return swiglu(in[0], in[1]); },
                         {drawn({n}, "g", type), drawn({n}, "u", type)});
       check_against_cpu("add", [](const auto& in) { return in[0] + in[1]; },

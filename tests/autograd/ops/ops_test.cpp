@@ -2,6 +2,7 @@
 #include "autograd/ops/ops.hpp"
 
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "autograd/kernels/threads/parallel.hpp"
@@ -113,18 +114,32 @@ TEST_CASE("linear multiplies by the transposed weight, its gradients with and wi
                   {random_tensor({3, 1}, "x"), random_tensor({1, 1}, "w")});
 }
 
-TEST_CASE("relu, silu and swiglu have the values and gradients of their formulas") {
+TEST_CASE("relu, gelu, silu and swiglu have the values and gradients of their formulas") {
   CHECK(to_vector(relu(doubles({-1, 0, 2}, {3}))) == std::vector<double>{0, 0, 2});
   CHECK(std::isnan(relu(doubles({std::nan("")}, {1})).item()));
+  for (const double x : {-3.0, -0.5, 0.25, 2.0}) {
+    const double by_tanh = std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x));
+    CHECK(gelu(doubles({x}, {1})).item() == doctest::Approx(x * (1 + by_tanh) / 2).epsilon(1e-14));
+    // Half of 1 + erf(x / sqrt(2)) is the normal distribution function, which the form stands for.
+    CHECK(std::abs(gelu(doubles({x}, {1})).item() - x * (1 + std::erf(x / std::sqrt(2))) / 2) <
+          5e-4);
+  }
   CHECK(silu(doubles({2}, {1})).item() == doctest::Approx(2 / (1 + std::exp(-2.0))).epsilon(1e-14));
   CHECK(swiglu(doubles({2}, {1}), doubles({3}, {1})).item() ==
         doctest::Approx(6 / (1 + std::exp(-2.0))).epsilon(1e-14));
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{17}, Shape{3, 5}, Shape{2, 1, 33}}) {
     check_gradients("relu", [](auto& in) { return relu(in[0]); }, {random_tensor(shape, "x")});
+    check_gradients("gelu", [](auto& in) { return gelu(in[0]); }, {random_tensor(shape, "x")});
     check_gradients("silu", [](auto& in) { return silu(in[0]); }, {random_tensor(shape, "x")});
     check_gradients("swiglu", [](auto& in) { return swiglu(in[0], in[1]); },
                     {random_tensor(shape, "g"), random_tensor(shape, "u")});
   }
+  // The slope of a large input is 0 or 1, however large u is.
+  const Tensor far = Tensor::from<float>({-1e14f, -50, 50, 1e14f}, {4}).set_requires_grad(true);
+  const Tensor y = gelu(far);
+  CHECK(to_vector(y) == std::vector<double>{0, 0, 50, 1e14f});
+  backward(sum(y));
+  CHECK(to_vector(far.grad()) == std::vector<double>{0, 0, 1, 1});
   check_gradients("silu of a view",
                   [](auto& in) { return silu(in[0].transpose(0, 1)).transpose(0, 1); },
                   {random_tensor({3, 5}, "x")});

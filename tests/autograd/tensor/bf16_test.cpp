@@ -128,6 +128,8 @@ TEST_CASE("the ops of the transformer compute bf16 in fp32 and round once") {
            {random({7, 12}, "a"), random({5, 12}, "b"), random({5}, "c")});
   check_op([](const auto& x) { return rms_norm(x[0], x[1]); },
            {random({6, 8}, "a"), random({8}, "b")});
+  for (const auto activation : {relu, gelu, silu})
+    check_op([&](const auto& x) { return activation(x[0]); }, {random({6, 8}, "a")});
   check_op([](const auto& x) { return swiglu(x[0], x[1]); },
            {random({6, 8}, "a"), random({6, 8}, "b")});
   const RopeTable table = rope_table(9, 8);

@@ -1,0 +1,82 @@
+// run_ranks(), the main function of a program of several ranks, and RankPrinter, by a program that
+// is started as a user starts it.
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/cli/run_program.hpp"
+
+using namespace ringside;
+using namespace ringside::testing;
+
+namespace {
+
+const std::string worker = PRINTING_WORKER;
+
+Outcome launch(const std::vector<std::string>& arguments, const Variables& variables = {}) {
+  std::vector<std::string> command{ringside_binary, "launch", "--bare", "-n", "3", "--", worker};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_program(command, variables);
+}
+
+const std::string in_order =
+    "rank 0\nrank 1!\nrank 2!!\nonly rank 1 has more to say,\nin two lines\n";
+
+}  // namespace
+
+TEST_CASE("processes and threads print in the order of ranks, whoever comes first") {
+  for (const Outcome& outcome : {launch({}), run_program({worker, "--threads", "3"})}) {
+    CHECK(outcome.out == in_order);
+    CHECK(outcome.err == "");
+    CHECK(outcome.exit_code == 0);
+  }
+  CHECK(contains(run_program({worker, "--threads"}).out, "rank 3!!!\n"));  // four without a number
+}
+
+TEST_CASE("as it comes, each rank prints its own lines at once") {
+  // Rank 1 says its second line before rank 0 has come to its first.
+  const std::string by_time =
+      "rank 2!!\nrank 1!\nonly rank 1 has more to say,\nin two lines\nrank 0\n";
+  CHECK(run_program({worker, "--threads", "3", "--as-it-comes"}).out == by_time);
+  const Outcome processes = launch({"--as-it-comes"});
+  CHECK(contains(processes.out, "[2] rank 2!!\n[1] rank 1!\n[1] only rank 1 has more to say,\n"));
+  CHECK(contains(processes.out, "\nrank 0\n"));
+}
+
+TEST_CASE("a rank that fails ends the others, and its cause is printed") {
+  const Outcome threads = run_program({worker, "--threads", "3"}, {{"FAILS", "1"}});
+  CHECK(threads.exit_code == 1);
+  CHECK(threads.err == fmt::format("{}: rank 1 has no data\n", worker));
+  const Outcome processes = launch({}, {{"FAILS", "1"}});
+  CHECK(processes.exit_code == 1);
+  CAPTURE(processes.err);
+  CHECK(contains(processes.err, fmt::format("[1] {}: rank 1 has no data\n", worker)));
+  CHECK(
+      contains(processes.err, fmt::format("\n[2] {}: rank 1 gave up: rank 1 has no data", worker)));
+}
+
+TEST_CASE("other arguments are refused with those that there are, and one rank is told of more") {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--treads"}, {"4"}, {"--threads", "0"}, {"--threads", "-1"}}) {
+    std::vector<std::string> command{worker};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run_program(command);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out == "");
+    CHECK(
+        outcome.err ==
+        fmt::format("{0}: does not know '{1}'; there are\n"
+                    "  ringside launch -n 4 -- {0}    four ranks, each a process\n"
+                    "  {0} --threads 4                four ranks, each a thread of one process\n"
+                    "  ... --as-it-comes              each rank prints when it comes to the line\n",
+                    worker, arguments.back()));
+  }
+  const Outcome one = run_program({worker});
+  CHECK(one.exit_code == 0);
+  CHECK(one.out == "rank 0\n");
+  CHECK(one.err ==
+        fmt::format("This was one rank. Four: `ringside launch -n 4 -- {0}`, `{0} --threads`\n",
+                    worker));
+}
