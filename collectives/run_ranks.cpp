@@ -23,10 +23,10 @@ int run_ranks(int count, const char* const* arguments,
       threads = number;
     } else {
       fmt::print(stderr,
-                 "{0}: does not know '{1}'; there are\n"
-                 "  ringside launch -n 4 -- {0}    four ranks, each a process\n"
-                 "  {0} --threads 4                four ranks, each a thread of one process\n"
-                 "  ... --as-it-comes              each rank prints when it comes to the line\n",
+                 "{0}: does not know '{1}'. Four ranks, as processes and as threads:\n"
+                 "  ringside launch -n 4 -- {0}\n"
+                 "  {0} --threads 4\n"
+                 "With --as-it-comes each rank prints when it comes to a line.\n",
                  arguments[0], word);
       return 2;
     }

@@ -23,6 +23,7 @@
 using namespace ringside;
 using namespace ringside::collectives;
 
+constexpr std::size_t numbers = 1'000'000;  // of the whole buffer
 constexpr int warm_calls = 5;
 
 // The time of one call in seconds, from when all ranks are ready.
@@ -60,7 +61,7 @@ int main(int count, char** arguments) {
   return run_ranks(count, arguments, [](ProcessGroup& group, const RankPrinter& print) {
     group.set_algorithms(AlgorithmSelection("all_reduce=ring,reduce_scatter=ring"));
     const int n = group.size();
-    const std::size_t share = 10'000'000 / static_cast<std::size_t>(n);
+    const std::size_t share = numbers / static_cast<std::size_t>(n);
     std::vector<float> data(share * static_cast<std::size_t>(n), 1), part(share);
     const std::size_t bytes = data.size() * sizeof(float);
     if (group.rank() == 0)

@@ -102,13 +102,14 @@ Tensor gradient_of_loss(Tensor y, const Tensor& target) {
   return y.grad();
 }
 
-// The largest difference between two elements of a pair of tensors.
-double difference(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
-  double largest = 0;
-  for (const auto& [a, b] : pairs)
-    for (std::int64_t i = 0; i < a.elements(); ++i)
-      largest = std::max(largest, std::abs(double{a.data<float>()[i]} - b.data<float>()[i]));
-  return largest;
+// The largest difference between two elements, relative to the largest element.
+double difference(const Tensor& a, const Tensor& b) {
+  double apart = 0, largest = 0;
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    apart = std::max(apart, std::abs(double{a.data<float>()[i]} - b.data<float>()[i]));
+    largest = std::max(largest, std::abs(double{b.data<float>()[i]}));
+  }
+  return apart / largest;
 }
 
 int main(int count, char** arguments) {
@@ -138,15 +139,13 @@ int main(int count, char** arguments) {
     const auto end = sent();
     print("rank {}  all-gather      sent {:6} bytes, differs from one process by {:.0e}\n",
           group.rank(), middle - start,
-          difference({{y1, y},
-                      {dx1, part(x.grad(), 0)},
-                      {layers[0].weight.grad(), part(up.grad(), 0)},
-                      {layers[1].weight.grad(), part(down.grad(), 0)}}));
+          std::max({difference(y1, y), difference(dx1, part(x.grad(), 0)),
+                    difference(layers[0].weight.grad(), part(up.grad(), 0)),
+                    difference(layers[1].weight.grad(), part(down.grad(), 0))}));
     print("rank {}  Megatron's pair sent {:6} bytes, differs from one process by {:.0e}\n",
           group.rank(), end - middle,
-          difference({{y2, y},
-                      {dx2, x.grad()},
-                      {pair.up.grad(), part(up.grad(), 0)},
-                      {pair.down.grad(), part(down.grad(), 1)}}));
+          std::max({difference(y2, y), difference(dx2, x.grad()),
+                    difference(pair.up.grad(), part(up.grad(), 0)),
+                    difference(pair.down.grad(), part(down.grad(), 1))}));
   });
 }

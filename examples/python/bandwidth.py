@@ -30,7 +30,7 @@ def measure(name, size, sent_by_all, call):
 def main():
     dist.init_process_group("gloo")
     size = dist.get_world_size()
-    data = torch.ones(10_000_000 // size * size)
+    data = torch.ones(1_000_000 // size * size)
     part = torch.empty(len(data) // size)
     size_in_bytes = data.numel() * data.element_size()
     measure(

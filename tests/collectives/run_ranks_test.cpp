@@ -65,13 +65,12 @@ TEST_CASE("other arguments are refused with those that there are, and one rank i
     const Outcome outcome = run_program(command);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out == "");
-    CHECK(
-        outcome.err ==
-        fmt::format("{0}: does not know '{1}'; there are\n"
-                    "  ringside launch -n 4 -- {0}    four ranks, each a process\n"
-                    "  {0} --threads 4                four ranks, each a thread of one process\n"
-                    "  ... --as-it-comes              each rank prints when it comes to the line\n",
-                    worker, arguments.back()));
+    CHECK(outcome.err ==
+          fmt::format("{0}: does not know '{1}'. Four ranks, as processes and as threads:\n"
+                      "  ringside launch -n 4 -- {0}\n"
+                      "  {0} --threads 4\n"
+                      "With --as-it-comes each rank prints when it comes to a line.\n",
+                      worker, arguments.back()));
   }
   const Outcome one = run_program({worker});
   CHECK(one.exit_code == 0);

@@ -83,9 +83,9 @@ TEST_CASE("bandwidth counts the bytes that the formula of the lecture has") {
   const std::string out = output_of("bandwidth", 4);
   CAPTURE(out);
   CHECK(contains(out, "4 ranks over "));
-  // 40 MB: 2 * 3 / 4 of them in an all-reduce, 3 / 4 in a reduce-scatter.
-  CHECK(found(out, "all_reduce .* sent ([0-9.]+) MB") == std::vector<std::string>(4, "60.0"));
-  CHECK(found(out, "reduce_scatter .* sent ([0-9.]+) MB") == std::vector<std::string>(4, "30.0"));
+  // 4 MB: 2 * 3 / 4 of them in an all-reduce, 3 / 4 in a reduce-scatter.
+  CHECK(found(out, "all_reduce .* sent ([0-9.]+) MB") == std::vector<std::string>(4, "6.0"));
+  CHECK(found(out, "reduce_scatter .* sent ([0-9.]+) MB") == std::vector<std::string>(4, "3.0"));
   CHECK(found(out, "lecture +([0-9.]+) GB/s") == found(out, "busbw +([0-9.]+) GB/s"));
 }
 
