@@ -19,7 +19,8 @@ using namespace ringside;
 using namespace ringside::autograd;
 using namespace ringside::collectives;
 
-constexpr int width = 512, rows = 64, micro_batches = 8;  // rows of a micro-batch
+constexpr std::int64_t width = 512, rows = 64;  // of a micro-batch
+constexpr int micro_batches = 8;
 
 // The stage of a rank, here one layer: its weight.
 Tensor make_stage(int rank) {
@@ -28,58 +29,53 @@ Tensor make_stage(int rank) {
   return weight;
 }
 
-Tensor output_of(const Tensor& stage, const Tensor& x) {
-  return gelu(linear(x, stage));
-}
-
 Tensor drawn(const char* name, int micro_batch) {
   const Tensor numbers = Tensor::empty({rows, width});
   fill_normal(numbers, 0, 1, {1, name}, micro_batch * rows * width);
   return numbers;
 }
 
-Tensor loss_of(const Tensor& y, int micro_batch) {
-  return scale(mse_loss(y, drawn("target", micro_batch)), 1.0 / micro_batches);
+// ---- One step, one call after the other: forward, as in the lecture, and backward.
+
+Tensor output_of(const Tensor& weight, const Tensor& x) {
+  return gelu(linear(x, weight));
 }
 
-// ---- Forward, as in the lecture, and backward. One call after the other.
-
-// What a rank keeps of a micro-batch for backward.
-struct Kept {
-  Tensor x, y;  // the input of the stage, a leaf; its output, on the last rank the loss
-};
-
-std::vector<Kept> forward_micro_batches(const Tensor& stage, ProcessGroup& group) {
-  const int rank = group.rank(), last = group.size() - 1;
-  std::vector<Kept> kept;
-  for (int m = 0; m < micro_batches; ++m) {
-    Tensor x = rank == 0 ? drawn("x", m) : Tensor::empty({rows, width});
-    if (rank > 0) group.recv(x.values<float>(), rank - 1);
-    Tensor y = output_of(stage, x.set_requires_grad(true));
-    if (rank < last) group.send(y.values<float>(), rank + 1);
-    kept.push_back({x, rank < last ? y : loss_of(y, m)});
-  }
-  return kept;
-}
-
+// x and targets are the whole batch in micro-batches, of equal shapes: rank 0 reads x, the last
+// rank targets. The loss is the mean over the batch. Adds the gradient of this rank's weight.
+//
 // The gradient of a receive is a send, to where the data came from. Gradients of the weights add up
 // over the micro-batches, in the order in which one process would take them.
-void backward_micro_batches(const std::vector<Kept>& kept, ProcessGroup& group) {
+void training_step(const Tensor& weight, const std::vector<Tensor>& x,
+                   const std::vector<Tensor>& targets, ProcessGroup& group) {
   const int rank = group.rank(), last = group.size() - 1;
-  for (const auto& [x, y] : kept) {
-    Tensor dy;  // undefined for the loss: its gradient is 1
-    if (rank < last) {
-      dy = Tensor::empty({rows, width});
+  std::vector<Tensor> inputs, outputs;  // what backward needs: the inputs are leaves
+  for (const Tensor& of_batch : x) {
+    Tensor input = rank == 0 ? of_batch.detach() : empty_like(of_batch);
+    if (rank > 0) group.recv(input.values<float>(), rank - 1);
+    inputs.push_back(input.set_requires_grad(rank > 0));
+    outputs.push_back(output_of(weight, inputs.back()));
+    if (rank < last) group.send(outputs.back().values<float>(), rank + 1);
+  }
+  for (std::size_t m = 0; m < x.size(); ++m) {
+    if (rank == last) {
+      backward(scale(mse_loss(outputs[m], targets[m]), 1.0 / static_cast<double>(x.size())));
+    } else {
+      const Tensor dy = empty_like(outputs[m]);
       group.recv(dy.values<float>(), rank + 1);
+      backward(outputs[m], dy);
     }
-    backward(y, dy);
-    if (rank > 0) group.send(x.grad().values<float>(), rank - 1);
+    if (rank > 0) group.send(inputs[m].grad().values<float>(), rank - 1);
   }
 }
 
 // ---- The same with overlap: all receives are posted before the first computation, and no send is
 // waited for before the end. So messages travel while the rank computes. The tag of a message is
 // its micro-batch; activations and gradients come from different ranks.
+
+Tensor loss_of(const Tensor& y, int micro_batch) {
+  return scale(mse_loss(y, drawn("target", micro_batch)), 1.0 / micro_batches);
+}
 
 void overlapped(const Tensor& stage, int rank, Messages& messages) {
   const int last = messages.size() - 1;
@@ -133,9 +129,13 @@ int main(int count, char** arguments) {
             seconds_since(start) * 1e3,
             std::ranges::equal(stage.grad().values<float>(), wanted.values<float>()));
     };
-    measure("one call after the other", [&](const Tensor& stage) {
-      backward_micro_batches(forward_micro_batches(stage, group), group);
-    });
+    std::vector<Tensor> x, targets;
+    for (int m = 0; m < micro_batches; ++m) {
+      x.push_back(drawn("x", m));
+      targets.push_back(drawn("target", m));
+    }
+    measure("one call after the other",
+            [&](const Tensor& stage) { training_step(stage, x, targets, group); });
     measure("overlapped", [&](const Tensor& stage) { overlapped(stage, rank, messages); });
   });
 }

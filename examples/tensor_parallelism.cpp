@@ -41,7 +41,7 @@ Tensor forward_gathered(std::vector<Layer>& layers, Tensor x, ProcessGroup& grou
     layer.x = x.detach().set_requires_grad(true);
     layer.y = matmul(layer.weight, layer.x);
     if (layer.has_gelu) layer.y = gelu(layer.y);
-    x = Tensor::empty({layer.y.size(0) * group.size(), batch});
+    x = Tensor::empty({layer.y.size(0) * group.size(), layer.x.size(1)});
     ddp::all_gather(layer.y.detach(), x, group, "activations");
   }
   return x;
@@ -58,7 +58,7 @@ Tensor backward_gathered(std::vector<Layer>& layers, const Tensor& dy, ProcessGr
   Tensor own_dy = part_of(dy, 0, group);
   for (Layer& layer : layers | std::views::reverse) {
     backward(layer.y, own_dy);  // leaves in layer.x.grad() what this rank says about all of x
-    own_dy = Tensor::empty({layer.x.size(0) / group.size(), batch});
+    own_dy = Tensor::empty({layer.x.size(0) / group.size(), layer.x.size(1)});
     ddp::reduce_scatter_sum(layer.x.grad(), own_dy, group, "gradient of activations");
   }
   return own_dy;

@@ -119,6 +119,18 @@ def source(root, exercise, file):
     return beside if beside.exists() else Path(root, file)
 
 
+def text_of(root, exercise, file):
+    """The text of a file of an exercise, with the sections of programs that stand in it."""
+    text = source(root, exercise, file).read_text()
+    for section in exercise.get("sections", []):
+        if section["into"] == file:
+            what = f"{exercise['id']}, sections"
+            program = Path(root, section["file"]).read_text()
+            part = program[position(program, section["from"], what):position(program, section["to"], what)]
+            text = replace_once(text, section["before"], part + section["before"], what)
+    return text
+
+
 def files_of(exercise):
     """Every source of the exercise, in order: those that are cut, then those that are kept whole."""
     return list(dict.fromkeys([cut["file"] for cut in exercise["cut"]] + exercise.get("keep", [])))
@@ -133,7 +145,7 @@ def student_files(root, exercise, stub=True, edits=()):
     sources = files_of(exercise)
     result = {}
     for file in sources:
-        text = source(root, exercise, file).read_text()
+        text = text_of(root, exercise, file)
         for drop in exercise.get("drop", []):
             if drop["file"] == file:
                 begin, _, end = find_function(text, drop["function"], file)
@@ -159,7 +171,7 @@ def answer_files(root, exercise, path):
         for file in files_of(exercise):
             target = Path(folder, file)
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(source(root, exercise, file).read_text())
+            target.write_text(text_of(root, exercise, file))
         if path.suffix == ".patch":
             done = subprocess.run(["git", "apply", "-p1", str(path)], cwd=folder, capture_output=True, text=True)
             if done.returncode != 0:
@@ -170,7 +182,7 @@ def answer_files(root, exercise, path):
                 raise CutError(f"{exercise['id']}, {path.parent.name}/{path.name}: {len(replaced)} files of the exercise end with "
                                f"{path.suffix}, so it is not clear which one it replaces: write a patch")
             Path(folder, replaced[0]).write_text(path.read_text())
-        return student_files(folder, {**exercise, "folder": Path(folder)}, stub=False)
+        return student_files(folder, {**exercise, "folder": Path(folder), "sections": []}, stub=False)
 
 
 def wrong_files(root, exercise, wrong):
@@ -221,3 +233,5 @@ if __name__ == "__main__":
         for exercise in load_all(root):
             files = " ".join(f'"{source(root, exercise, file)}"' for file in files_of(exercise))
             print(f"set(files_of_{exercise['id']} {files})")
+            programs = " ".join(f'"{Path(root, section["file"])}"' for section in exercise.get("sections", []))
+            print(f"set(programs_of_{exercise['id']} {programs})")
