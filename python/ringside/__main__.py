@@ -16,6 +16,7 @@ COMMANDS: Dict[str, str] = {
     "synthesize": "synthesize",
     "msccl": "msccl",
     "timeline": "timeline",
+    "nccl": "nccl",
     "tokenize": "tokenize",
     "account": "account",
     "simulate": "simulate",
