@@ -1,6 +1,7 @@
 #include "collectives/group_options.hpp"
 
 #include "base/environment.hpp"
+#include "base/error.hpp"
 
 namespace ringside::collectives {
 
@@ -14,8 +15,19 @@ GroupOptions group_options_from_environment() {
     options.executor.slice_bytes = static_cast<std::size_t>(*bytes);
   if (const auto forced = environment("RINGSIDE_ALGORITHM"))
     options.algorithms = AlgorithmSelection(*forced);
+  if (order_is_fixed()) options.algorithms.fix_order();
   options.link = link_from_environment();
   return options;
+}
+
+bool order_is_fixed() {
+  const auto order = environment("RINGSIDE_ORDER");
+  require(
+      !order || *order == "fixed",
+      "RINGSIDE_ORDER is '{}', but the only order to ask for is fixed; without it each call adds "
+      "as its algorithm does",
+      order.value_or(""));
+  return order.has_value();
 }
 
 }  // namespace ringside::collectives

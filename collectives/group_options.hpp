@@ -19,7 +19,10 @@ struct GroupOptions {
 
 // The defaults, changed by RINGSIDE_TIMEOUT (seconds), RINGSIDE_WARN_AFTER (seconds, 0: never),
 // RINGSIDE_SLICE_BYTES, RINGSIDE_ALGORITHM ("all_reduce=two_shot,my.json,...", whose files
-// load_algorithms() must have loaded) and RINGSIDE_LINK ("1Gbps,50us").
+// load_algorithms() must have loaded), RINGSIDE_ORDER ("fixed") and RINGSIDE_LINK ("1Gbps,50us").
 GroupOptions group_options_from_environment();
+
+// Whether RINGSIDE_ORDER is "fixed" (docs/bits.md). Throws Error where it is anything else.
+bool order_is_fixed();
 
 }  // namespace ringside::collectives

@@ -70,6 +70,7 @@ const std::vector<Algorithm>& all_algorithms() {
       {broadcast, "linear", linear_broadcast, cautionary},
       {reduce, "binomial", binomial_reduce},
       {reduce, "chain", chain_reduce},
+      {reduce, "halving", halving_reduce},
       {reduce, "double_tree", double_tree_reduce},
       {reduce, "binary_tree", binary_tree_reduce},
       {reduce, "linear", linear_reduce, cautionary},

@@ -10,12 +10,23 @@
 // one rank's thread, enqueue, and end it. All ranks must capture, and later launch, the same calls.
 #pragma once
 
+#include "base/error.hpp"
 #include "collectives/execution/backend.hpp"
+#include "collectives/group_options.hpp"
 
 namespace ringside::collectives::cuda {
 
 class DeviceBackend : public Backend {
  public:
+  // Throws Error if RINGSIDE_ORDER asks for an order of additions. one_sided/ could follow the tree
+  // in fp32; but it rounds 16-bit sums once, and not at each addition as messages do, so those bits
+  // would differ all the same.
+  DeviceBackend() {
+    require(!order_is_fixed(),
+            "RINGSIDE_ORDER=fixed is for CPUs: GPUs add from rank 0 to the last, or as NCCL does. "
+            "Unset it, or compute with --device cpu");
+  }
+
   // Puts this rank's part of `call` behind its earlier calls on stream() and returns. The hosts may
   // wait for each other here, but not for the device. Throws as run() does.
   virtual void enqueue(const Call& call, const void* input, void* output) = 0;

@@ -1,9 +1,9 @@
 #include "collectives/proof/lockstep.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.hpp"
-#include "base/random.hpp"
 #include "collectives/proof/disagreements.hpp"
 
 namespace ringside::collectives {
@@ -14,17 +14,27 @@ namespace {
 // same step.
 struct Message {
   std::vector<std::vector<double>> chunks;
-  std::vector<std::uint64_t> sums;
+  std::vector<std::string> sums;
   std::vector<bool> heard_from;
 };
 
-// The fingerprint of a rank's input, before anything is added to it.
-std::uint64_t fingerprint_of_input(int rank) {
-  return mix_bits(static_cast<std::uint64_t>(rank) + 1);
+// What stands for a sum of more terms than there are ranks: it holds a rank twice, so it is wrong,
+// and its order does not matter. Without a limit wrong schedules double it in each step.
+const std::string too_many = "(a rank twice)";
+
+// The first rank of "((0+1)+2)".
+int first_rank(const std::string& sum) {
+  return std::atoi(sum.c_str() + sum.find_first_not_of('('));
 }
 
-std::uint64_t fingerprint_of_sum(std::uint64_t a, std::uint64_t b) {
-  return mix_bits(mix_bits(a) + mix_bits(b));
+// The sum of both, the same text for a+b and b+a.
+std::string sum_of(const std::string& a, const std::string& b, std::size_t ranks) {
+  const auto in_a = std::ranges::count(a, '+'), in_b = std::ranges::count(b, '+');
+  if (a == too_many || b == too_many || in_a + in_b + 2 > static_cast<std::ptrdiff_t>(ranks))
+    return too_many;
+  const int first_a = first_rank(a), first_b = first_rank(b);
+  const bool in_order = in_a != in_b ? in_a > in_b : first_a != first_b ? first_a < first_b : a < b;
+  return in_order ? "(" + a + "+" + b + ")" : "(" + b + "+" + a + ")";
 }
 
 Message pack(int rank, const RankState& sender, const Send& send) {
@@ -33,7 +43,7 @@ Message pack(int rank, const RankState& sender, const Send& send) {
   Message message{.chunks = {}, .sums = {}, .heard_from = sender.heard_from};
   for (int i = 0; i < taken.count; ++i) {
     message.chunks.push_back(source[taken.at(i)]);
-    message.sums.push_back(send.input ? fingerprint_of_input(rank) : sender.sums[taken.at(i)]);
+    message.sums.push_back(send.input ? std::to_string(rank) : sender.sums[taken.at(i)]);
   }
   return message;
 }
@@ -42,12 +52,12 @@ void deliver(const Message& message, const Receive& receive, RankState& receiver
   for (int i = 0; i < receive.chunks.count; ++i) {
     const std::vector<double>& incoming = message.chunks[i];
     std::vector<double>& held = receiver.chunks[receive.chunks.at(i)];
-    std::uint64_t& sum = receiver.sums[receive.chunks.at(i)];
+    std::string& sum = receiver.sums[receive.chunks.at(i)];
     if (receive.action == Action::overwrite) {
       held = incoming;
       sum = message.sums[i];
     } else {
-      sum = fingerprint_of_sum(sum, message.sums[i]);
+      sum = sum_of(sum, message.sums[i], receiver.heard_from.size());
       for (size_t k = 0; k < held.size(); ++k) held[k] += incoming[k];
     }
   }
@@ -64,7 +74,7 @@ std::vector<RankState> start_with_contributions(int size, int chunks, bool name_
     std::vector<double> contribution(name_chunks ? size + chunks : size, 0.0);
     contribution[rank] = 1;
     RankState state{.chunks = {static_cast<size_t>(chunks), contribution},
-                    .sums = std::vector<std::uint64_t>(chunks, fingerprint_of_input(rank)),
+                    .sums = std::vector<std::string>(chunks, std::to_string(rank)),
                     .heard_from = std::vector<bool>(size, false),
                     .input = {}};
     state.heard_from[rank] = true;

@@ -11,11 +11,13 @@
 //     {1, 0, 0, 1}        ranks 0 and 3, each once: "0+3"
 //     {0, 2, 1, 1}        rank 0 is missing, and rank 1 is in it twice
 //
-// Each chunk also has a fingerprint of the order of its additions: a+b and b+a have the same one,
-// (a+b)+c and a+(b+c) do not. Chunks with equal fingerprints have equal bits in floating point.
+// Each chunk also has the order of its additions as an expression, "((0+1)+2)". a+b and b+a have
+// the same bits, so both are written alike: first the operand with more additions, or with the
+// lower first rank. (a+b)+c and a+(b+c) differ. Chunks with equal expressions have equal bits in
+// floating point.
 #pragma once
 
-#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collectives/algorithms/schedule.hpp"
@@ -25,7 +27,7 @@ namespace ringside::collectives {
 // What one rank holds between two steps.
 struct RankState {
   std::vector<std::vector<double>> chunks;
-  std::vector<std::uint64_t> sums;         // [chunk] the fingerprint of its additions
+  std::vector<std::string> sums;           // [chunk] the order of its additions
   std::vector<bool> heard_from;            // [r] heard from rank r, directly or through others
   std::vector<std::vector<double>> input;  // the chunks before the first step
 };

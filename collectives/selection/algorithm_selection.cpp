@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -31,6 +32,20 @@ AlgorithmSelection::AlgorithmSelection(std::string_view forced) {
             entry);
     const Collective collective = collective_named(entry.substr(0, equals));
     forced_[collective] = &find_algorithm(collective, entry.substr(equals + 1));
+  }
+}
+
+void AlgorithmSelection::fix_order() {
+  constexpr std::pair<Collective, std::string_view> by_one_tree[] = {
+      {Collective::all_reduce, "halving_doubling"},
+      {Collective::reduce_scatter, "halving"},
+      {Collective::reduce, "halving"}};
+  for (const auto& [collective, name] : by_one_tree) {
+    const Algorithm& fixed = find_algorithm(collective, name);
+    const auto [at, is_new] = forced_.try_emplace(collective, &fixed);
+    require(is_new || at->second == &fixed,
+            "RINGSIDE_ORDER=fixed adds by {0}={1}, but {0}={2} is forced: leave one of the two out",
+            name_of(collective), name, at->second->name);
   }
 }
 

@@ -28,6 +28,11 @@ class AlgorithmSelection {
   // loaded.
   explicit AlgorithmSelection(std::string_view forced);
 
+  // RINGSIDE_ORDER=fixed: forces the algorithms that add by one tree of the ranks, alike for every
+  // element, length and collective (doubling/halving_doubling.hpp). Throws Error if others are
+  // forced.
+  void fix_order();
+
   // Throws Error if a file that is forced has no schedules for so many ranks. A job checks its own
   // size; a sub-group of another size selects as if that file were not there.
   void require_files_for(int size) const;

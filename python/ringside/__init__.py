@@ -24,6 +24,7 @@ COMMANDS = (
     "train",
     "compare",
     "timeline",
+    "nccl",
     "generate",
     "tokenize",
     "account",

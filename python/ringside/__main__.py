@@ -17,6 +17,7 @@ COMMANDS: Dict[str, str] = {
     "msccl": "msccl",
     "compare": "compare",
     "timeline": "timeline",
+    "nccl": "nccl",
     "tokenize": "tokenize",
     "account": "account",
     "simulate": "simulate",

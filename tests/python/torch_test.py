@@ -984,3 +984,24 @@ def test_the_notebook_trains_over_its_own_ring():
     assert [line.split(", ")[0] for line in last] == [f"rank {r}: my_ring.json" for r in range(2)]
     weights = [float(line.split()[-1]) for line in last]
     assert weights[0] == weights[1] and abs(weights[0] - 1) < 0.1  # the loss wants 1
+
+
+def sums_of_two_lengths(rank, size, folder, backend, differ):
+    """The same numbers by themselves and in front of others; and once more."""
+    os.environ["RINGSIDE_ORDER"] = "fixed"
+    begin(rank, size, folder, backend=backend)
+    numbers = torch.Generator().manual_seed(rank)
+    scale = 2.0 ** torch.randint(0, 12, (40000,), generator=numbers)
+    values = torch.randn(40000, generator=numbers) * scale
+    short, whole, again = values[:400].clone(), values.clone(), values.clone()
+    for each in (short, whole, again):
+        dist.all_reduce(each)
+    assert torch.equal(whole, again)
+    assert torch.equal(short, whole[:400]) != differ
+    dist.destroy_process_group()
+
+
+def test_the_bits_of_gloo_depend_on_the_length_and_those_of_a_fixed_order_do_not():
+    for size in (3, 4):
+        on_ranks(sums_of_two_lengths, size, "gloo", True)
+        on_ranks(sums_of_two_lengths, size, "ringside", False)

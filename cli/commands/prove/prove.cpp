@@ -14,6 +14,7 @@
 #include "cli/options/options.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/numbers.hpp"
+#include "cli/pictures/schedule/order_report.hpp"
 #include "cli/pictures/schedule/proof.hpp"
 #include "cli/pictures/table.hpp"
 #include "cli/pictures/terminal.hpp"
@@ -28,13 +29,15 @@ namespace {
 using namespace collectives;
 
 struct ProveOptions {
-  std::string collective;
-  std::string algorithm;
+  std::string collective = {};
+  std::string algorithm = {};
   int max_size = 64;
   bool bounds = false;
-  std::vector<double> costs;  // alpha and beta
+  std::vector<double> costs = {};  // alpha and beta
   std::vector<std::string> bytes{"1MB"};
-  std::string json;
+  std::string order = {}, same_as = {};  // names of algorithms
+  std::vector<int> ranks{4};
+  std::string json = {};
 };
 
 // The algorithms of the collective and with the name in the options.
@@ -88,16 +91,46 @@ void print_costs(const ProveOptions& options) {
   if (!options.json.empty()) write_json_file(options.json, table.json());
 }
 
+void print_report(const Report& report, const std::string& json) {
+  stream_beside(json) << report.text;
+  if (!json.empty()) write_json_file(json, report.json);
+}
+
+// ring_all_reduce, ring of the collective in the options, else of all_reduce; or a file.
+Algorithm algorithm_of_order(const ProveOptions& options, std::string name) {
+  std::string collective = name, algorithm;
+  divide_algorithm_name(collective, algorithm);
+  if (algorithm.empty()) {
+    algorithm = name;
+    collective =
+        options.collective.empty() && !is_algorithm_file(name) ? "all_reduce" : options.collective;
+  }
+  return selected({.collective = collective, .algorithm = algorithm}).front();
+}
+
+void print_order(const ProveOptions& options) {
+  for (const int ranks : options.ranks)
+    refuse_if(ranks < 1 || ranks > 256, "-n: numbers of ranks from 1 to 256 are expected, not {}",
+              ranks);
+  const std::string& other = options.same_as.empty() ? options.order : options.same_as;
+  const Algorithm a = algorithm_of_order(options, options.order.empty() ? other : options.order);
+  refuse_if(options.ranks.size() > (options.same_as.empty() ? 1 : 2), "-n: {}",
+            options.same_as.empty() ? "--order takes one number of ranks"
+                                    : "--same-as takes one number of ranks, or two");
+  print_report(options.same_as.empty()
+                   ? report_order(a, options.ranks[0])
+                   : report_same_order(a, options.ranks.front(), algorithm_of_order(options, other),
+                                       options.ranks.back()),
+               options.json);
+}
+
 void prove_all(const ProveOptions& given) {
   ProveOptions options = given;
   divide_algorithm_name(options.collective, options.algorithm);
+  if (!options.order.empty() || !options.same_as.empty()) return print_order(options);
   if (!options.costs.empty()) return print_costs(options);
-  if (options.bounds) {
-    const BoundsReport report = report_bounds(selected(options), options.max_size);
-    stream_beside(options.json) << report.text;
-    if (!options.json.empty()) write_json_file(options.json, report.json);
-    return;
-  }
+  if (options.bounds)
+    return print_report(report_bounds(selected(options), options.max_size), options.json);
   std::vector<Proof> proofs;
   for (const Algorithm& algorithm : selected(options)) {
     show_progress(fmt::format("proving {}, {}", name_of(algorithm.collective), algorithm.name));
@@ -130,6 +163,14 @@ void add_prove_command(CLI::App& app) {
          "message takes ALPHA seconds and each of its bytes BETA")
       .separated_by(',');
   option("--bytes SIZE,...", args.bytes, "With --costs: sizes of the whole buffer [1MB]");
+  option("--order NAME", args.order,
+         "Print the order in which this algorithm, such as ring_all_reduce, adds what -n ranks "
+         "hold, and prove nothing else");
+  option("--same-as NAME", args.same_as,
+         "Say whether this algorithm adds in the same order as that of --order; with -n 4,8 "
+         "whether it does on 8 ranks as on 4");
+  option("-n,--ranks N,...", args.ranks, "With --order and --same-as: numbers of ranks [4]")
+      .separated_by(',');
   add_json_option(option, args.json);
   add_commands(option.command(), "prove");
 }

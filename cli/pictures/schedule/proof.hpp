@@ -37,13 +37,15 @@ struct Proof {
 // exception of the algorithm becomes a finding.
 Proof prove(const collectives::Algorithm& algorithm, int max_size);
 
-// The algorithms on `size` ranks beside the lower bounds of their collectives, and which of them
-// another one dominates.
-struct BoundsReport {
+// What a command prints, and writes as JSON.
+struct Report {
   std::string text;
   Json json;
 };
-BoundsReport report_bounds(const std::vector<collectives::Algorithm>& algorithms, int size);
+
+// The algorithms on `size` ranks beside the lower bounds of their collectives, and which of them
+// another one dominates.
+Report report_bounds(const std::vector<collectives::Algorithm>& algorithms, int size);
 
 // A line for each proof, and what its columns mean.
 void print_table(std::ostream& out, const std::vector<Proof>& proofs);

@@ -96,4 +96,37 @@ inline Schedule halving_doubling_all_reduce(int size, int rank) {
   return schedule;
 }
 
+// Afterwards the root holds the sum of all ranks' buffers. The reduce-scatter, then a gather: a
+// doubling in which only one of two parties sends, the one that is further from the root's.
+inline Schedule halving_reduce(int size, int rank, int root) {
+  const Parties parties(size);
+  const int party = parties.party_of(rank), target = parties.party_of(root);
+
+  Schedule schedule = halving_reduce_scatter(size, rank);
+  if (parties.pairs > 0) schedule.steps.pop_back();
+  for (int distance = 1; distance < parties.count; distance *= 2) {
+    Step step;
+    const int behind = party ^ target;  // its lowest bits are the distances that lie behind
+    if (parties.is_representative(rank) && behind % distance == 0) {
+      const int other = party ^ distance, peer = parties.representative(other);
+      const bool sends = behind / distance % 2 == 1;
+      const ChunkRange half =
+          parties.ranks((sends ? party : other) / distance * distance, distance);
+      if (sends)
+        step.send = Send{.to = peer, .chunks = half};
+      else
+        step.receive = Receive{.from = peer, .chunks = half, .action = Action::overwrite};
+    }
+    schedule.steps.push_back(step);
+  }
+  if (!parties.is_representative(root)) {  // its representative holds all
+    Step step;
+    if (rank == root - 1) step.send = Send{.to = root, .chunks = {0, size}};
+    if (rank == root)
+      step.receive = Receive{.from = root - 1, .chunks = {0, size}, .action = Action::overwrite};
+    schedule.steps.push_back(step);
+  }
+  return schedule;
+}
+
 }  // namespace ringside::collectives

@@ -296,6 +296,62 @@ TEST_CASE("ringside prove --costs: what calls of an algorithm take") {
                    "--costs: two numbers of at least 0 are expected"));
 }
 
+TEST_CASE("ringside prove --order: in which order an algorithm adds") {
+  const auto of = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all{ringside_binary, "prove"};
+    all.insert(all.end(), words.begin(), words.end());
+    return run_program(all);
+  };
+  CHECK(of({"--order", "ring", "-n", "3"}).out ==
+        "ring all_reduce, 3 ranks\n"
+        "  chunk 0   (1+2)+0\n"
+        "  chunk 1   (0+2)+1\n"
+        "  chunk 2   (0+1)+2\n");
+  CHECK(of({"--order", "halving_doubling_all_reduce"}).out ==
+        "halving_doubling all_reduce, 4 ranks\n"
+        "  every chunk  (0+2)+(1+3)\n");
+  CHECK(of({"reduce", "--order", "binomial", "-n", "3"}).out ==
+        "binomial reduce, 3 ranks, root 0\n"
+        "  every chunk  (0+1)+2\n");
+  const Json json =
+      Json::parse(of({"--order", "ring_reduce_scatter", "-n", "2", "--json", "-"}).out);
+  CHECK(json.at("collective") == "reduce_scatter");
+  CHECK(json.at("orders")[1] == "0+1");
+  CHECK(of({"--order", "ring_all_gather"}).err ==
+        "ringside: all_gather adds nothing: only all_reduce, reduce_scatter and reduce do\n");
+  CHECK(contains(of({"--order", "rings"}).err,
+                 "there is no algorithm named 'rings' for all_reduce (did you mean ring?)"));
+  CHECK(
+      contains(of({"--order", "ring", "-n", "2,3"}).err, "-n: --order takes one number of ranks"));
+  CHECK(contains(of({"--order", "ring", "-n", "0"}).err,
+                 "-n: numbers of ranks from 1 to 256 are expected, not 0"));
+}
+
+TEST_CASE("ringside prove --same-as: whether two orders are the same") {
+  const auto of = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all{ringside_binary, "prove", "--same-as"};
+    all.insert(all.end(), words.begin(), words.end());
+    return run_program(all);
+  };
+  CHECK(of({"ring_reduce_scatter", "--order", "ring"}).out ==
+        "ring all_reduce, 4 ranks, and ring reduce_scatter, 4 ranks: the same order\n");
+  CHECK(of({"ring", "--order", "halving_doubling", "-n", "3"}).out ==
+        "halving_doubling all_reduce, 3 ranks, and ring all_reduce, 3 ranks: not the same order\n"
+        "  every chunk  (0+1)+2\n"
+        "  chunk 0      (1+2)+0\n");
+  CHECK(of({"halving_doubling", "-n", "4,8"}).out ==
+        "halving_doubling all_reduce, 4 ranks, and halving_doubling all_reduce, 8 ranks: the same "
+        "order, if the ranks of the first bring these sums\n"
+        "  rank 0    0+4\n  rank 1    1+5\n  rank 2    2+6\n  rank 3    3+7\n");
+  CHECK(contains(of({"ring", "-n", "4,8"}).out, "not the same order"));
+  const Json json = Json::parse(of({"halving_doubling", "-n", "8,4", "--json", "-"}).out);
+  CHECK(json.at("same") == true);
+  CHECK(json.at("ranks")[0] == 4);
+  CHECK(json.at("shares")[3] == "3+7");
+  CHECK(
+      contains(of({"ring", "-n", "2,3,4"}).err, "-n: --same-as takes one number of ranks, or two"));
+}
+
 TEST_CASE("prove finds an algorithm that is wrong from three ranks on") {
   const Algorithm broken{Collective::all_reduce, "left_ring", [](int size, int rank, int) {
                            Schedule schedule = ring_all_reduce(size, rank);

@@ -92,7 +92,7 @@ TEST_CASE("the help of every command fits into 80 columns") {
                                     "bench zero", "bench mesh", "bench kernels", "train",
                                     "compare",    "generate",   "eval",          "tokenize",
                                     "account",    "simulate",   "launch",        "watch",
-                                    "status",     "postmortem", "timeline"}) {
+                                    "status",     "postmortem", "timeline",      "nccl"}) {
     CAPTURE(command);
     const auto outcome =
         run_program({"sh", "-c", "\"$0\" " + command + " --help", ringside_binary});

@@ -103,6 +103,28 @@ void collectives_are_right(ProcessGroup& group, std::size_t count, std::size_t b
 
 }  // namespace
 
+TEST_CASE("a group on GPUs refuses RINGSIDE_ORDER=fixed") {
+  struct OfNoGpu final : cuda::DeviceBackend {
+    int rank() const override { return 0; }
+    int size() const override { return 1; }
+    std::string name() const override { return "none"; }
+    void abort(const std::string&) noexcept override {}
+    void enqueue(const Call&, const void*, void*) override {}
+    void finish() override {}
+    void* stream() override { return nullptr; }
+  };
+  CHECK_NOTHROW(OfNoGpu());
+  ::setenv("RINGSIDE_ORDER", "fixed", 1);
+  CHECK_THROWS_WITH_AS(OfNoGpu(),
+                       "RINGSIDE_ORDER=fixed is for CPUs: GPUs add from rank 0 to the last, or as "
+                       "NCCL does. Unset it, or compute with --device cpu",
+                       Error);
+  if (!cuda::what_is_missing())
+    CHECK_THROWS_WITH_AS(cuda::make_one_gpu_backend(cuda::make_one_gpu_world(1), 0),
+                         doctest::Contains("RINGSIDE_ORDER=fixed is for CPUs"), Error);
+  ::unsetenv("RINGSIDE_ORDER");
+}
+
 TEST_CASE("a missing GPU is reported in one sentence") {
   const auto missing = cuda::what_is_missing();
   if (!missing) return;
