@@ -10,6 +10,7 @@
 #include "autograd/engine/engine.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
+#include "autograd/tensor/layout.hpp"
 #include "base/clock.hpp"
 #include "collectives/messages.hpp"
 #include "collectives/run_ranks.hpp"

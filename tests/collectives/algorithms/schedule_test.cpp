@@ -299,8 +299,8 @@ TEST_CASE("the catalogue lists the names that exist when a name is wrong") {
       Error);
   CHECK_THROWS_WITH_AS(
       find_algorithm(Collective::reduce, "ring"),
-      "there is no algorithm named 'ring' for reduce; there are binomial, chain, double_tree, "
-      "binary_tree, linear",
+      "there is no algorithm named 'ring' for reduce; there are binomial, chain, halving, "
+      "double_tree, binary_tree, linear",
       Error);
 }
 

@@ -26,7 +26,7 @@ float value(int rank, std::size_t i) {
       std::ldexp(random_normal(11, r, i), static_cast<int>(random_below(12, 12, r, i))));
 }
 
-Numbers input_of(int rank, std::size_t count) {
+Numbers values_of(int rank, std::size_t count) {
   Numbers values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = value(rank, i);
   return values;
@@ -46,7 +46,7 @@ bool same_bits(float a, float b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-GroupOptions with(ExecutorKind kind) {
+GroupOptions options_with(ExecutorKind kind) {
   GroupOptions options;
   options.executor.kind = kind;
   options.executor.slice_bytes = 256;
@@ -79,7 +79,7 @@ Compared compare_sums(ProcessGroup& group, const Algorithm& algorithm, std::size
   const int size = group.size();
   group.set_algorithms(
       AlgorithmSelection(fmt::format("{}={}", name_of(algorithm.collective), algorithm.name)));
-  const Numbers input = input_of(group.rank(), count);
+  const Numbers input = values_of(group.rank(), count);
   Numbers output(count);
   const auto orders = orders_of_additions(algorithm, size, root);
   const int cut = static_cast<int>(orders.size());
@@ -151,7 +151,7 @@ GroupOptions fixed() {
 
 void sums_are_fixed(ProcessGroup& group, const Numbers& sums) {
   const std::size_t count = sums.size();
-  const Numbers input = input_of(group.rank(), count);
+  const Numbers input = values_of(group.rank(), count);
   Numbers output(count);
   const auto check = [&](const char* call, std::size_t begin, std::size_t length) {
     require(std::memcmp(output.data(), sums.data() + begin, length * sizeof(float)) == 0,
@@ -175,7 +175,7 @@ TEST_CASE("executors add in the order that the schedule says, bit for bit") {
     for (const ExecutorKind kind : {ExecutorKind::simple, ExecutorKind::pipelined}) {
       CAPTURE(size);
       CAPTURE(kind == ExecutorKind::simple);
-      CHECK_NOTHROW(run_threads(size, all_algorithms_follow_their_orders, with(kind)));
+      CHECK_NOTHROW(run_threads(size, all_algorithms_follow_their_orders, options_with(kind)));
     }
 }
 
@@ -183,10 +183,10 @@ TEST_CASE("executors add in the order that the schedule says over shm and tcp") 
   for (const int size : {3, 4}) {
     CAPTURE(size);
     for (const auto& outcome :
-         run_shm(size, all_algorithms_follow_their_orders, with(ExecutorKind::pipelined)))
+         run_shm(size, all_algorithms_follow_their_orders, options_with(ExecutorKind::pipelined)))
       CHECK(outcome == "");
     for (const auto& outcome :
-         run_tcp(size, all_algorithms_follow_their_orders, with(ExecutorKind::pipelined)))
+         run_tcp(size, all_algorithms_follow_their_orders, options_with(ExecutorKind::pipelined)))
       CHECK(outcome == "");
   }
 }
