@@ -154,8 +154,7 @@ def test_what_limits_it_is_from_lines_of_the_log(tmp_path):
     )
     has(
         text,
-        "the ring: 2 channels of 17 GB/s by NVLink (NVL), and 10 GB/s to the network through several "
-        "PCIe switches (PXB): at most 20 GB/s, between hosts",
+        "the ring: at most 20 GB/s by the search, to the network",
         "the ring of channel 1 goes from host to host 4 times, where 2 would do",
         'NCCL says: "GPU Direct RDMA Disabled for GPU 1 / HCA 0 (distance 9 > 5)"',
         "the environment decides or narrows the choice: NCCL_ALGO=Tree,Ring",

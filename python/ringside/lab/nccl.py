@@ -6,7 +6,7 @@ import gzip
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ringside.command_line import (
     JSON_OPTION,
@@ -27,6 +27,7 @@ from ringside.planning.collective_time import CLOSED_FORMS, algorithms_on, colle
 from ringside.planning.machine import Machine, find_machine, machine_names
 
 MOST_LOG_BYTES = 1 << 30
+HOW_TO_LOG = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING"
 NAMES = {  # ours for NCCL's
     "RING": "ring",
     "TREE": "double_tree",
@@ -155,6 +156,13 @@ def tree_lines(trees: Dict[int, Dict[int, Tree]], ranks: Optional[int]) -> List[
                 + ("; ..." if len(tree) > 4 else "")
             )
     return lines
+
+
+def search_text(s: Search, over_network: bool) -> str:
+    if not s.channels:
+        return f"{s.kind}: none"
+    text = f"{s.kind}: {counted(s.channels, 'channel')}, each {s.inside:g} GB/s {on(s.path_inside)}"
+    return text + f", {s.between:g} GB/s to the network {on(s.path_between)}" * over_network
 
 
 def kind_of(via: str) -> str:
@@ -303,34 +311,19 @@ def limits_of(c: Communicator, which: str) -> List[str]:
                 f"{count} of {counted(len(edges), 'connection')}{which} in the log "
                 f"{'goes' if count == 1 else 'go'} by {way}: {WAYS[way]}"
             )
-    through_cpu = [
-        e for e, via in edges.items() if kind_of(via) == "NET/IB" and "GDRDMA" not in via
-    ]
-    if through_cpu:
+    bare = [via for via in edges.values() if kind_of(via) == "NET/IB" and "GDRDMA" not in via]
+    if bare:
         found.append(
-            f"{counted(len(through_cpu), 'connection')} over the network without GDRDMA: the card does "
-            "not reach the GPU's memory, so each byte goes through the CPU's memory"
+            f"{counted(len(bare), 'connection')} over the network without GDRDMA: the card does not "
+            "reach the GPU's memory, so each byte goes through the CPU's memory"
         )
-    for search in c.searches():
-        if search.kind != "ring" or not search.channels:
-            continue
-        inside, between = search.channels * search.inside, search.channels * search.between
-        text = f"the ring{which}: {counted(search.channels, 'channel')} of {search.inside:g} GB/s {on(search.path_inside)}"
-        if c.over_network():
-            slower = (
-                ""
-                if inside == between
-                else ", between hosts"
-                if between < inside
-                else ", inside a host"
-            )
-            text += (
-                f", and {search.between:g} GB/s to the network {on(search.path_between)}: at most "
-                f"{min(inside, between):g} GB/s{slower}"
-            )
-        else:
-            text += f": at most {inside:g} GB/s"
-        found.append(text)
+    for s in (each for each in c.searches() if each.kind == "ring" and each.channels):
+        inside = s.channels * s.inside
+        between = s.channels * s.between if c.over_network() else inside
+        where = (
+            "" if inside == between else ", to the network" if between < inside else ", in a host"
+        )
+        found.append(f"the ring{which}: at most {min(inside, between):g} GB/s by the search{where}")
     hosts = c.host_of()
     for channels, ring in alike(c.rings()):
         if len(ring) != c.ranks or not all(rank in hosts for rank in ring):
@@ -369,93 +362,122 @@ def limits_of_topology(topology: Topology) -> List[str]:
 # The report.
 
 
-def section(title: str, lines: List[str]) -> List[str]:
-    return ["", title, *(f"  {wrap(line, 98, 4).strip()}" for line in lines)] if lines else []
+Section = Tuple[str, Optional[List[str]]]  # with an empty list it is left out; None: a heading
 
 
-def communicator_lines(c: Communicator, log: Log) -> List[str]:
-    rings, trees = c.rings(), c.trees()
-    ranks = counted(c.ranks, "rank") if c.ranks else "an unknown number of ranks"
-    head = f"Communicator of {ranks}" + (f" on {counted(c.hosts, 'host')}" if c.hosts else "")
+def first_of(counts: Counter, most: int, text: Callable[[Any, int], str]) -> List[str]:
+    """The most frequent, and how many others there are."""
+    lines = [text(each, count) for each, count in counts.most_common(most)]
+    more = len(counts) - len(lines)
+    return lines + ([f"... and {more} more; --json has them"] if more else [])
+
+
+def times(text: str, count: int) -> str:
+    return visible(text) + (f" ({count} times)" if count > 1 else "")
+
+
+def head_of(c: Communicator) -> str:
     channels = next((each.channels for each in c.sessions if each.channels), None)
-    if channels:
-        head += f", {counted(channels, 'channel')}"
     said = len({each.rank for each in c.sessions if each.rank is not None})
-    if c.ranks and said < c.ranks:
-        head += f"; the log has {said} of them"
-    lines = ["", head]
-    lines += section(
-        "Rings: each rank sends to the next",
-        [
-            f"{channels_in_words(each)}: {ring_text(ring, c.ranks)}"
-            for each, ring in alike(rings)
-            if ring
-        ],
-    )
-    lines += section(
-        "Trees: each rank adds to the left; the sum comes back to the right",
-        tree_lines(trees, c.ranks),
-    )
-    ways = Counter(edges_of(c).values())
-    lines += section(
-        "Connections", [f"{count} via {visible(via)}" for via, count in ways.most_common(8)]
-    )
-    lines += section(
-        "The search found",
-        [
-            f"{each.kind}: {counted(each.channels, 'channel')}, each {each.inside:g} GB/s {on(each.path_inside)}"
-            + (
-                f", {each.between:g} GB/s to the network {on(each.path_between)}"
-                if c.over_network()
-                else ""
-            )
-            for each in c.searches()
-            if each.channels
-        ],
-    )
-    return lines + section(
-        "NCCL's model: latency + bytes / bandwidth of the buffer", model_lines(c)
+    return (
+        f"Communicator of {counted(c.ranks, 'rank') if c.ranks else 'an unknown number of ranks'}"
+        + (f" on {counted(c.hosts, 'host')}" if c.hosts else "")
+        + (f", {counted(channels, 'channel')}" if channels else "")
+        + (f"; the log has {said} of them" if c.ranks and said < c.ranks else "")
     )
 
 
-def xml_lines(name: str, content: Any) -> List[str]:
+def sections_of_communicator(c: Communicator) -> List[Section]:
+    rings = [
+        f"{channels_in_words(channels)}: {ring_text(ring, c.ranks)}"
+        for channels, ring in alike(c.rings())
+        if ring
+    ]
+    searches = [search_text(each, c.over_network()) for each in c.searches() if each.channels]
+    ways = first_of(Counter(edges_of(c).values()), 8, lambda via, n: f"{n} via {visible(via)}")
+    return [
+        ("Rings: each rank sends to the next", rings),
+        ("Trees: each rank adds to the left; the sum comes back", tree_lines(c.trees(), c.ranks)),
+        ("Connections", ways),
+        ("The search found", searches),
+        ("NCCL's model: latency + bytes / bandwidth of the buffer", model_lines(c)),
+    ]
+
+
+def sections_of_xml(name: str, content: Any) -> List[Section]:
     if isinstance(content, Topology):
-        table = Table(
-            [
-                words("device"),
-                Column("rank"),
-                words("name"),
-                words("NUMA"),
-                words("PCIe link"),
-                Column("NVLinks"),
-                Column("Gbit/s"),
-                Column("gdr"),
-            ]
-        )
-        for each in content.devices:
-            table.rows.append(
-                [
-                    f"{each.kind} {each.number}",
-                    each.rank,
-                    visible(each.name),
-                    each.numa,
-                    each.link(),
-                    each.nvlinks or None,
-                    each.gbits,
-                    each.direct,
-                ]
+        head = ("device", "rank", "name", "NUMA", "PCIe link", "NVLinks", "Gbit/s", "gdr")
+        table = Table([words(each) for each in head])
+        for d in content.devices:
+            cells = (
+                f"{d.kind} {d.number}",
+                d.rank,
+                visible(d.name),
+                d.numa,
+                d.link(),
+                d.nvlinks or None,
+                d.gbits,
+                d.direct,
             )
-        return ["", f"{name}: the topology of a host", *table.text().splitlines()]
-    lines = ["", f"{name}: the graphs of NCCL's search"]
+            table.rows.append(list(cells))
+        return [(f"{name}: the topology of a host", table.text().splitlines())]
+    found: List[Section] = [(f"{name}: the graphs of NCCL's search", None)]
     for graph in content:
         paths = alike(dict(enumerate(graph.paths)))
-        s: Search = graph.search
-        lines += section(
-            f"{s.kind}: {counted(s.channels, 'channel')}, each {s.inside:g} GB/s {on(s.path_inside)}, "
-            f"{s.between:g} GB/s to the network {on(s.path_between)}",
-            [f"{channels_in_words(each)}: {' -> '.join(places)}" for each, places in paths],
-        ) or ["", f"{s.kind}: none"]
+        lines = [f"{channels_in_words(each)}: {' -> '.join(places)}" for each, places in paths]
+        found.append((search_text(graph.search, True), lines or None))
+    return found
+
+
+def lines_of_choices(table: Table, machine: Optional[Machine]) -> List[str]:
+    if not table.rows:
+        return [f"  the log does not say: NCCL prints it since 2.20 with {HOW_TO_LOG}"]
+    lines = table.text().splitlines()
+    if any(row["nccl_cheapest"] for row in table.json()):
+        lines += [
+            "  NCCL's model: its time for what it took; cheapest there: the least of its table. Both",
+            "  without the factors by which it corrects trees and rings, which no line says.",
+        ]
+    if machine and any(row["ours"] for row in table.json()):
+        lines.append(f"  ours: the fastest of `ringside simulate` on {machine.name}.")
     return lines
+
+
+def sections_of(
+    log: Log,
+    xml: Dict[str, Any],
+    table: Table,
+    machine: Optional[Machine],
+    all_of: List[Communicator],
+    bounds: List[str],
+) -> List[Section]:
+    def of_call(key: Tuple[str, int, int], count: int) -> str:
+        call, size, ranks = key
+        return f"{count} x {CALLS.get(call, call)} of {size_text(size)} on {counted(ranks, 'rank')}"
+
+    links: Dict[str, Dict[str, None]] = {}
+    for (kind, node), speed in log.links.items():
+        links.setdefault(kind, {})[f"{node} {speed:g}"] = None
+    found: List[Section] = []
+    for c in all_of:
+        found += [(head_of(c), None), *sections_of_communicator(c)]
+    if log.of_nccl:
+        found.append(("What it took for each size", lines_of_choices(table, machine)))
+    found.append(
+        (
+            "Links of the topology, GB/s",
+            [f"{kind}: {', '.join(each)}" for kind, each in links.items()],
+        )
+    )
+    found.append(("Calls", first_of(log.calls, 12, of_call)))
+    for name, content in xml.items():
+        found += sections_of_xml(name, content)
+    return [
+        *found,
+        ("What limits it, by these lines", bounds),
+        ("Warnings of NCCL", first_of(log.warnings, 8, times)),
+        ("Not understood", first_of(log.unread, 8, lambda text, n: f"{n} x {visible(text)}")),
+    ]
 
 
 def report_of(
@@ -463,73 +485,17 @@ def report_of(
 ) -> Tuple[str, Dict[str, Any]]:
     all_of = communicators(log)
     one = next((c for c in all_of if c.model()), all_of[0] if all_of else None)
-    lines: List[str] = []
-    if log.of_nccl:
-        lines.append(
-            f"{log.version or 'NCCL, a version that the log does not say'}: "
-            f"{counted(log.of_nccl, 'line')} of it in {log.lines}"
-        )
-    for c in all_of:
-        lines += communicator_lines(c, log)
-    table = choice_table(log, one, machine)
-    if table.rows:
-        lines += ["", "What it took for each size", table.text().rstrip("\n")]
-        lines += [
-            line
-            for line in (
-                "  NCCL's model: its time for what it took; cheapest there: the least of its table. Both "
-                "without\n  the factors by which it corrects trees and rings, which no line says."
-                if any(row["nccl_cheapest"] for row in table.json())
-                else "",
-                f"  ours: the fastest of `ringside simulate` on {machine.name}."
-                if machine and any(row["ours"] for row in table.json())
-                else "",
-            )
-            if line
-        ]
-    elif log.of_nccl:
-        lines += section(
-            "What it took for each size",
-            [
-                "the log does not say: NCCL prints it since 2.20 with NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING"
-            ],
-        )
-    by_kind: Dict[str, List[str]] = {}
-    for (kind, node), speed in log.links.items():
-        by_kind.setdefault(kind, []).append(f"{node} {speed:g}")
-    lines += section(
-        "Links of the topology, GB/s",
-        [f"{kind}: {', '.join(dict.fromkeys(nodes))}" for kind, nodes in by_kind.items()],
+    table, bounds = choice_table(log, one, machine), limits(log, all_of, list(xml.values()))
+    version = log.version or "NCCL, a version that the log does not say"
+    text = (
+        f"{version}: {counted(log.of_nccl, 'line')} of it in {log.lines}\n" if log.of_nccl else ""
     )
-    lines += section(
-        "Calls",
-        [
-            f"{count} x {CALLS.get(call, call)} of {size_text(size)} on {counted(ranks, 'rank')}"
-            for (call, size, ranks), count in log.calls.most_common(12)
-        ]
-        + (["..."] if len(log.calls) > 12 else []),
-    )
-    for name, content in xml.items():
-        lines += xml_lines(name, content)
-    bounds = limits(log, all_of, list(xml.values()))
-    lines += section("What limits it, by these lines", bounds)
-    lines += section(
-        "Warnings of NCCL",
-        [
-            visible(text) + (f" ({count} times)" if count > 1 else "")
-            for text, count in log.warnings.most_common(8)
-        ],
-    )
-    lines += section(
-        "Not understood",
-        [f"{count} x {visible(text)}" for text, count in log.unread.most_common(8)]
-        + (
-            [f"... and {len(log.unread) - 8} other forms; --json has them"]
-            if len(log.unread) > 8
-            else []
-        ),
-    )
-    return "\n".join(lines).lstrip("\n") + "\n", {
+    for title, lines in sections_of(log, xml, table, machine, all_of, bounds):
+        if lines != []:
+            text += f"\n{title}\n"
+        for line in lines or ():
+            text += f"{line}\n" if line.startswith("  ") else f"  {wrap(line, 98, 4)}\n"
+    return text.lstrip("\n"), {
         "version": log.version,
         "lines_of_nccl": log.of_nccl,
         "communicators": [communicator_json(c) for c in all_of],
@@ -625,7 +591,7 @@ def run(args: argparse.Namespace) -> None:
     if not log.of_nccl and not xml:
         raise RingsideError(
             f"{', '.join(args.files)}: no line of NCCL among {log.lines}. Run the program with "
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING"
+            + HOW_TO_LOG
         )
     text, data = report_of(log, xml, machine)
     print(text, end="", file=text_beside(args.json))

@@ -88,6 +88,26 @@ TEST_CASE("a run that resumes in a new process gives the same bits on three rank
   check_resume({"-n", "3", "--dtype", "fp64", "--parallel", "bucketed"});
 }
 
+TEST_CASE("with RINGSIDE_ORDER=fixed every way to share gradients gives the same bits") {
+  const Training training({"-n", "3", "--steps", "4"});
+  const std::vector<testing::Command> ways = {{"--parallel", "flat"},
+                                              {"--parallel", "bucketed", "--bucket-mb", "0.002"},
+                                              {"--parallel", "zero1"},
+                                              {"--parallel", "zero3"}};
+  const auto models_alike = [&](const std::string& name, const testing::Variables& variables) {
+    int alike = 0;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      testing::Command more = ways[i];
+      more.insert(more.end(), {"--save", training.path(name + std::to_string(i)).string()});
+      REQUIRE(training.run(more, variables).exit_code == 0);
+      if (same_model(training.path(name + "0"), training.path(name + std::to_string(i)))) ++alike;
+    }
+    return alike;
+  };
+  CHECK(models_alike("fixed", {{"RINGSIDE_ORDER", "fixed"}}) == 4);
+  CHECK(models_alike("free", {}) < 4);  // otherwise this test shows nothing
+}
+
 TEST_CASE("a killed run resumes from its last checkpoint on any number of ranks") {
   const Training training({"--steps", "400", "--dtype", "fp64", "--save-every", "5"});
   const std::string killed = training.path("killed").string();
