@@ -148,9 +148,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 NOTES = """
-The algorithm is proved before it is converted. The execution plans of MSCCL++, which are
-JSON, cannot be converted: their put and get access the memory of a peer that
-takes no step, and in a schedule each message has a send and a receive.
+The algorithm is proved before it is converted. The execution plans of MSCCL++,
+which are JSON, cannot be converted: their put and get access the memory of a
+peer that takes no step, and in a schedule each message has a send and a
+receive.
 
 Examples:
   ringside step ring_all_reduce -n 4 --json ring.json
