@@ -225,6 +225,38 @@ def test_dumps_are_compared_in_the_steps_that_both_have(tmp_path):
     ) in compare(one, other)[1]
 
 
+def test_damaged_headers_and_rows_are_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "a.safetensors"
+    entry = '{"w": {"dtype": %s, "shape": %s, "data_offsets": %s}}'
+    for header in (
+        "",
+        "{",
+        "7",
+        "[1]",
+        '{"w": 1}',
+        "[" * 100_000,
+        entry % ('"F32"', "[2.0]", "[0, 8]"),
+        entry % ('"F32"', "[-2]", "[0, -8]"),
+        entry % ('"F32"', "[2]", "[-8, 0]"),
+        entry % ('"F32"', "[1]", "[0, 8]"),
+        entry % ('"F8"', "[8]", "[0, 8]"),
+        entry % ("[]", "[2]", "[0, 8]"),
+        entry % ('"F32"', '"2"', "[0, 8]"),
+    ):
+        path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(8))
+        error = error_of(path, path)
+        assert error.startswith(f"ringside: cannot read {path} as safetensors: "), error
+        assert error.count("\n") == 1
+    for row in (
+        "[" * 100_000,
+        '{"step": 1e999, "bits_per_byte": 1}',
+        '{"step": [], "a": 1}',
+        "null",
+    ):
+        (tmp_path / "rows").write_text(row)
+        assert error_of(tmp_path / "rows", tmp_path / "rows").startswith("ringside: line 1 of ")
+
+
 def test_folders_that_do_not_go_together_are_refused(tmp_path):
     one = checkpoint(tmp_path / "one", [1.0] * 6)
     turned = checkpoint(tmp_path / "turned", [1.0] * 6, [3, 2])

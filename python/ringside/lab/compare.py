@@ -43,7 +43,7 @@ def read_metrics(path: str) -> Metrics:
                 metrics.validations.append(float(row["validation_bits_per_byte"]))
             else:
                 metrics.steps[int(row["step"])] = {key: float(row[key]) for key in KEYS}
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise RingsideError(
                 f"line {count} of {path} is not a row of `ringside train --metrics`"
             ) from None

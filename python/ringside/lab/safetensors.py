@@ -59,8 +59,10 @@ class File(NamedTuple):
 
 def _array(path: Path, name: str, entry: Any, data: int, size: int) -> Stored:
     """What the header says of an array, in a file of `size` bytes whose numbers begin at `data`."""
-    begin, end = entry["data_offsets"]
-    array = Stored(path, entry["dtype"], tuple(entry["shape"]), data + begin)
+    (begin, end), shape = entry["data_offsets"], entry["shape"]
+    if not all(isinstance(number, int) and number >= 0 for number in (begin, end, *shape)):
+        raise TypeError
+    array = Stored(path, entry["dtype"], tuple(shape), data + begin)
     if array.type not in CODES:
         raise ValueError(f"{name} is of type {array.type}, which Ringside does not read")
     if end - begin != array.elements * struct.calcsize(CODES[array.type]):
@@ -86,7 +88,7 @@ def read(path: Path) -> File:
         raise RingsideError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise RingsideError(f"cannot read {path} as safetensors: {error}") from None
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, RecursionError):
         raise RingsideError(
             f"cannot read {path} as safetensors: each array needs a dtype, a shape and data_offsets"
         ) from None

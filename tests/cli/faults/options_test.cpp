@@ -113,6 +113,7 @@ const std::set<std::string> a_ranks_own{
     "--algorithm",                            // compared in each call
     "--elastic", "--restarts",                // of the launcher
     "--accept-changes",                       // of a checkpoint's files, which are on its host
+    "--against",                              // of who starts the ranks
 };
 
 }  // namespace
@@ -235,6 +236,7 @@ std::vector<Change> changes_of_a_plan() {
       {"--trace-steps", [](auto& plan) { plan.trace_steps.emplace(3, 5); }},
       {"--report", [](auto& plan) { plan.report = "report.html"; }},
       {"--dump", [](auto& plan) { plan.dump = "dump"; }},
+      {"--dump-every", [](auto& plan) { plan.dump_every = 0; }},
       {"--save", [](auto& plan) { plan.save = "model"; }},
       {"--save-every", [](auto& plan) { plan.save_every = 10; }},
       {"--sample", [](auto& plan) { plan.sample_tokens = 40; }},
