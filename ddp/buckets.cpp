@@ -30,8 +30,8 @@ std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& param
   return buckets;
 }
 
-std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& parameters,
-                                 double bucket_mb, const Alone& alone) {
+std::vector<Bucket> plan_buckets_in_mb(const std::vector<autograd::NamedTensor>& parameters,
+                                       double bucket_mb, const Alone& alone) {
   require(bucket_mb > 0, "a bucket must hold more than 0 MB, but its limit is {} MB", bucket_mb);
   const auto limit = static_cast<std::size_t>(bucket_mb * 1e6) + 1;
   return plan_buckets(parameters, limit,
@@ -40,7 +40,7 @@ std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& param
 
 std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb,
                                  const Alone& alone) {
-  return plan_buckets(trained_parameters(module), bucket_mb, alone);
+  return plan_buckets_in_mb(trained_parameters(module), bucket_mb, alone);
 }
 
 autograd::Tensor view_in(const autograd::Tensor& flat, const BucketEntry& entry) {

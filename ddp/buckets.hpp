@@ -52,8 +52,8 @@ inline constexpr double first_bucket_mb = 1;  // 1 MB is 10^6 bytes
 
 // Plans buckets of at most `bucket_mb` MB, the first of at most first_bucket_mb; of a module, for
 // its trained parameters.
-std::vector<Bucket> plan_buckets(const std::vector<autograd::NamedTensor>& parameters,
-                                 double bucket_mb, const Alone& alone = {});
+std::vector<Bucket> plan_buckets_in_mb(const std::vector<autograd::NamedTensor>& parameters,
+                                       double bucket_mb, const Alone& alone = {});
 std::vector<Bucket> plan_buckets(const autograd::Module& module, double bucket_mb,
                                  const Alone& alone = {});
 

@@ -200,7 +200,7 @@ BenchResult bucket_plan(const DdpArguments& args, double mb) {
   std::vector<autograd::NamedTensor> parameters;
   for (const transformer::ParameterEntry& entry : table.entries())
     parameters.push_back({entry.name, autograd::Tensor::empty(entry.shape, plan.dtype)});
-  const std::vector<ddp::Bucket> buckets = ddp::plan_buckets(parameters, mb);
+  const std::vector<ddp::Bucket> buckets = ddp::plan_buckets_in_mb(parameters, mb);
   const auto bytes = [&](std::int64_t elements) {
     return elements * static_cast<std::int64_t>(size_of(plan.dtype));
   };
@@ -215,7 +215,7 @@ BenchResult bucket_plan(const DdpArguments& args, double mb) {
                            bytes(parameter.tensor.elements())});
   }
   return {
-      fmt::format("{}: {} bytes of gradients in {}; {} of at most {:g} MB, the first of at most "
+      fmt::format("{}: {} bytes of gradients in {}\n{} of at most {:g} MB, the first of at most "
                   "{:g} MB\n{}",
                   args.model, bytes(all), args.dtype,
                   counted(static_cast<std::int64_t>(buckets.size()), "bucket"), mb,

@@ -11,10 +11,9 @@
 //     {1, 0, 0, 1}        ranks 0 and 3, each once: "0+3"
 //     {0, 2, 1, 1}        rank 0 is missing, and rank 1 is in it twice
 //
-// Each chunk also has the order of its additions as an expression, "((0+1)+2)". a+b and b+a have
-// the same bits, so both are written alike: first the operand with more additions, or with the
-// lower first rank. (a+b)+c and a+(b+c) differ. Chunks with equal expressions have equal bits in
-// floating point.
+// Each chunk also has the order of its additions, "((0+1)+2)". a+b and b+a have the same bits and
+// are written alike: first what has more additions, or else the lower first rank. (a+b)+c and
+// a+(b+c) differ. Chunks with equal expressions have equal bits in floating point.
 #pragma once
 
 #include <string>

@@ -455,7 +455,7 @@ TEST_CASE("bench reports wrong arguments before it starts ranks") {
             .starts_with("ringside: there is no operation named 'mean'; there are sum, "));
   const auto memory = one_error({"all_reduce", "-n", "2,6", "--bytes", "1MB,10TB"});
   CHECK(memory.starts_with(
-      "ringside: 6 ranks with 3 buffers of 10 TB each need 180000.0 GB of memory, and "));
+      "ringside: 6 ranks with 1 buffer of 10 TB each need 60000.0 GB of memory, and "));
   CHECK(memory.ends_with(" GB are available: measure less with --bytes or -n\n"));
 }
 

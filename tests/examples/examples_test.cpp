@@ -29,9 +29,11 @@ std::string program(const std::string& name) {
 // The output on n ranks, which are processes, and is the same from threads but for times.
 std::string output_of(const std::string& name, int n) {
   const std::string ranks = std::to_string(n);
+  // Else threads and processes may take algorithms that add in different orders.
+  const Variables ring{{"RINGSIDE_ALGORITHM", "ring"}};
   const Outcome processes = run_program(
-      {ringside_binary, "launch", "--bare", "-n", ranks, "--", program(name)}, {}, Seconds(100));
-  const Outcome threads = run_program({program(name), "--threads", ranks}, {}, Seconds(100));
+      {ringside_binary, "launch", "--bare", "-n", ranks, "--", program(name)}, ring, Seconds(100));
+  const Outcome threads = run_program({program(name), "--threads", ranks}, ring, Seconds(100));
   for (const Outcome& outcome : {processes, threads}) {
     CAPTURE(outcome.err);
     CHECK(outcome.exit_code == 0);

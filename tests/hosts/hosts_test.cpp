@@ -80,8 +80,10 @@ TEST_CASE("two hosts say hello over IPv4 and over IPv6 with and without brackets
     CHECK(contains(outcome.out, "[0] 4 ranks over tcp. Each collective on small whole numbers:\n"));
     // A rank's number on its node, of which each has two ranks.
     for (int rank = 0; rank < 4; ++rank)
-      CHECK(std::regex_search(outcome.out,
-                              std::regex(fmt::format("rank {}  \\S+ +{} +2\n", rank, rank % 2))));
+      CHECK(std::regex_search(
+          outcome.out,
+          std::regex(fmt::format("rank {}  node \\S+, local rank {}, local world size 2\n", rank,
+                                 rank % 2))));
     CHECK(outcome.err == "");
   }
 }

@@ -197,7 +197,7 @@ TEST_CASE("the values of these tests show the order") {
     compared[group.rank()] =
         compare_sums(group, find_algorithm(Collective::all_reduce, "halving_doubling"), 1003, 0);
   });
-  for (const Compared& each : compared) CHECK(each.plain < 600);
+  for (const Compared& each : compared) CHECK(each.plain < 700);  // of 1003: the plain sums
 }
 
 TEST_CASE("RINGSIDE_ORDER=fixed gives the same bits for every length, transport and executor") {

@@ -48,7 +48,7 @@ TEST_CASE("simulation: where all ranks answer, the one furthest behind tells whe
   for (const std::string& end : job.ends)
     CHECK(contains(end,
                    "nothing came to rank 0 from rank 2, and rank 0 is furthest behind; nothing "
-                   "came to rank 1 from rank 0 for 5.0 s; rank 0 waits for rank 2 in step 2"));
+                   "came to rank 1 from rank 0 for 5.0 s; rank 0 waits for rank 2 in step 1"));
 }
 
 // Rank 3 waits as well: rank 1, whose link to rank 6 delivers nothing, does not connect with it.
