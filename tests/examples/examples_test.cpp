@@ -30,7 +30,8 @@ std::string program(const std::string& name) {
 std::string output_of(const std::string& name, int n) {
   const std::string ranks = std::to_string(n);
   // Else threads and processes may take algorithms that add in different orders.
-  const Variables ring{{"RINGSIDE_ALGORITHM", "ring"}};
+  const Variables ring{
+      {"RINGSIDE_ALGORITHM", "all_reduce=ring,reduce_scatter=ring,all_gather=ring"}};
   const Outcome processes = run_program(
       {ringside_binary, "launch", "--bare", "-n", ranks, "--", program(name)}, ring, Seconds(100));
   const Outcome threads = run_program({program(name), "--threads", ranks}, ring, Seconds(100));

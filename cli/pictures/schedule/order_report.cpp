@@ -48,11 +48,11 @@ std::optional<Orders> shares_of_all(const Orders& few, const Orders& many) {
 Report report_order(const Algorithm& algorithm, int size) {
   const Orders orders = orders_of(algorithm, size);
   std::string text = collectives::case_in_words(algorithm, size, 0) + "\n";
-  Json json = Json::array();
-  for (std::size_t chunk = 0; chunk < orders.size(); ++chunk) {
+  for (std::size_t chunk = 0; chunk < orders.size(); ++chunk)
     text += fmt::format("  {:<8}  {}\n", name_of_chunk(orders, chunk), shown(orders[chunk]));
-    json.push_back(shown(orders[chunk]));
-  }
+  Json json = Json::array();
+  for (const std::string& order : orders_of_additions(algorithm, size))
+    json.push_back(shown(order));
   return {text,
           {{"algorithm", algorithm.name},
            {"collective", name_of(algorithm.collective)},
