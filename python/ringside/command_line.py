@@ -284,12 +284,13 @@ def terminal_width() -> int:
 
 
 def with_progress(items: Sequence[Any], words: str) -> Iterator[Any]:
-    """The items, one by one. Says on standard error every ten seconds how far it is: `words` has
+    """The items, one by one. Says on a terminal every few seconds how far it is: `words` has
     places for the items that are done and for all, as "read {} of {} records"."""
     said = began = time.monotonic()
+    on_terminal = sys.stderr.isatty()
     for done, item in enumerate(items):
         now = time.monotonic()
-        if done and now - said >= 10:
+        if on_terminal and done and now - said >= 8:
             said, left = now, round((now - began) * (len(items) - done) / done)
             text = f"{words.format(done, len(items))}, about {left // 60}:{left % 60:02} left"
             print(text, file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
 
@@ -163,6 +164,7 @@ def test_completions_learn_the_options_of_a_command():
 def test_work_that_takes_long_says_how_far_it_is(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
 
     def worked(seconds):
         said = []
@@ -183,3 +185,5 @@ def test_work_that_takes_long_says_how_far_it_is(monkeypatch, capsys):
         "read 6 of 8 records, about 0:12 left\n",
         "",
     ]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    assert worked(30) == [""] * 8

@@ -516,13 +516,17 @@ def test_the_program_reads_json():
             return done.returncode, done.stdout + done.stderr.replace(str(folder), "FOLDER")
 
         assert judged(text) == (0, verdict(named("rank_{}")))
+        # Calls that all made alike are not told: of rank 2 the last, of the others the next one.
+        assert [
+            [call["number"] for call in each["calls"]] for each in json.loads(text)["flights"]
+        ] == [[12], [12], [11], [12]]
         start = "ringside: FOLDER/flights.json has no flight records in JSON: "
         for before, after, why in (
             ("{", "", ""),
             ('"flights": [{', '"flights": [], "x": [{', "it has no flight"),
             ('"rank": 0', '"rank": 4', "rank 4 of 4 ranks"),
             ("all_reduce", "all_reduced", "all_reduced is neither a collective nor a type"),
-            ('"number": 1,', "", ""),
+            ('"number": 11,', "", ""),
         ):
             code, said = judged(text.replace(before, after, 1))
             assert code == 1 and said.startswith(start + why), said

@@ -3,7 +3,6 @@ anything runs."""
 
 import argparse
 import math
-import sys
 from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
@@ -15,6 +14,7 @@ from ringside.command_line import (
     UsageError,
     in_range,
     text_beside,
+    with_progress,
 )
 from ringside.lab.account_report import account_json, account_report
 from ringside.lab.account_text import derivation_json, derivation_text, fit_text, sources_text
@@ -78,17 +78,10 @@ def show(args: argparse.Namespace, text: str, derivation: List[Section], machine
     print(text, end="", file=text_beside(args.json))
 
 
-def show_progress(done: int, meshes: int) -> None:
-    """On a terminal, one line that is overwritten."""
-    if sys.stderr.isatty():
-        text = f"mesh {done + 1} of {meshes}" if done < meshes else ""
-        print(f"\r{text:24}", end="" if text else "\r", file=sys.stderr, flush=True)
-
-
 def list_plans(args: argparse.Namespace, model: Model, machine: Machine) -> None:
     batch, sequence = args.batch or args.devices, args.sequence or model.sequence
     options = FitOptions(args.devices, batch, sequence, types_from(args))
-    found = fit(model, machine, options, show_progress)
+    found = fit(model, machine, options, lambda each: with_progress(each, "tried {} of {} meshes"))
     tokens: Optional[float] = parse_count(args.tokens) if args.tokens else None
     text = (
         f"{model.name} on {args.devices} x {machine.name}, {batch} sequences of "

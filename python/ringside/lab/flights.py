@@ -613,12 +613,22 @@ def read_folder(folder: Path) -> Folder:
 
 
 def as_json(flights: List[Flight]) -> str:
-    """What `ringside postmortem FILE` reads."""
-    return json.dumps(
-        {
-            "flights": [
-                {**vars(flight), "calls": [vars(call) for call in flight.calls]}
-                for flight in flights
-            ]
-        }
-    )
+    """What `ringside postmortem FILE` reads: of the calls that the ranks of a group made alike only
+    each rank's last, and of its messages the last. The others decide nothing, and are nearly all."""
+    made: Dict[Tuple[str, int], set] = {}
+    for flight in flights:
+        for call in flight.calls:
+            if call.collective != "send":
+                what = (call.collective, call.count, call.type, call.label, call.root)
+                made.setdefault((flight.group, call.number), set()).add(what)
+    told = []
+    for flight in flights:
+        last = {call.collective == "send": id(call) for call in flight.calls}.values()
+        calls = [
+            vars(call)
+            for call in flight.calls
+            if id(call) in last
+            or (call.collective != "send" and len(made[flight.group, call.number]) > 1)
+        ]
+        told.append({**vars(flight), "calls": calls})
+    return json.dumps({"flights": told})

@@ -3,7 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 from ringside.planning.accounting import Account, account
 from ringside.planning.json_fields import require
@@ -103,9 +103,9 @@ def fit(
     model: Model,
     machine: Machine,
     options: FitOptions,
-    progress: Callable[[int, int], None] = lambda done, meshes: None,
+    watched: Callable[[List[Mesh]], Iterable[Mesh]] = iter,
 ) -> Fit:
-    """The best plan of each mesh. `progress` is called before each mesh and at the end."""
+    """The best plan of each mesh. `watched` passes the meshes on, one by one."""
     require(
         model.has_blocks,
         f"only the state of {model.name} can be accounted for, so no plan can be tried",
@@ -113,11 +113,7 @@ def fit(
     machine.level_for(options.devices)
     found, meshes = Fit(), meshes_of(machine, options.devices)
     with values_only():
-        best = []
-        for done, mesh in enumerate(meshes):
-            progress(done, len(meshes))
-            best.append(_fastest(model, machine, mesh, options, found))
-    progress(len(meshes), len(meshes))
+        best = [_fastest(model, machine, mesh, options, found) for mesh in watched(meshes)]
     require(
         found.tried > 0,
         f"no mesh of {options.devices} devices divides {model.name} and a "
