@@ -211,11 +211,11 @@ BenchResult bucket_plan(const DdpArguments& args, double mb) {
                            bytes(parameter.tensor.elements())});
   }
   return {
-      fmt::format("{}: {} bytes of gradients in {}; {} of at most {:g} MB, the first of at most "
-                  "{:g} MB\n{}",
-                  args.model, bytes(all), args.dtype,
-                  counted(static_cast<std::int64_t>(buckets.size()), "bucket"), mb,
-                  std::min(mb, ddp::first_bucket_mb), rows.text()),
+      fmt::format(
+          "{}: {} bytes of gradients in {}\n{} of at most {:g} MB, the first of at most {:g}\n{}",
+          args.model, bytes(all), args.dtype,
+          counted(static_cast<std::int64_t>(buckets.size()), "bucket"), mb,
+          std::min(mb, ddp::first_bucket_mb), rows.text()),
       rows.json({{"model", args.model}, {"bucket_mb", mb}})};
 }
 

@@ -142,7 +142,8 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
 
 TEST_CASE("bench measures in place what does not fit in memory otherwise, and its table says so") {
   constexpr std::uint64_t gigabyte = 1'000'000'000;
-  cli::BenchOptions options{.ranks = {2, 6}, .bytes = {4, gigabyte}, .backends = {"tcp", "shm"}};
+  cli::BenchOptions options;
+  options.ranks = {2, 6}, options.bytes = {4, gigabyte}, options.backends = {"tcp", "shm"};
   CHECK(!cli::measures_in_place(options, 6, 4, 16 * gigabyte));
   CHECK(!cli::measures_in_place(options, 6, gigabyte, 18 * gigabyte));
   CHECK(cli::measures_in_place(options, 6, gigabyte, 16 * gigabyte));
