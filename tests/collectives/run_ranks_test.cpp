@@ -13,10 +13,11 @@ using namespace ringside::testing;
 
 namespace {
 
-const std::string worker = PRINTING_WORKER;
+const std::string printing_program = PRINTING_WORKER;
 
 Outcome launch(const std::vector<std::string>& arguments, const Variables& variables = {}) {
-  std::vector<std::string> command{ringside_binary, "launch", "--bare", "-n", "3", "--", worker};
+  std::vector<std::string> command{ringside_binary, "launch", "--bare", "-n", "3", "--",
+                                   printing_program};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return run_program(command, variables);
 }
@@ -27,40 +28,41 @@ const std::string in_order =
 }  // namespace
 
 TEST_CASE("processes and threads print in the order of ranks, whoever comes first") {
-  for (const Outcome& outcome : {launch({}), run_program({worker, "--threads", "3"})}) {
+  for (const Outcome& outcome : {launch({}), run_program({printing_program, "--threads", "3"})}) {
     CHECK(outcome.out == in_order);
     CHECK(outcome.err == "");
     CHECK(outcome.exit_code == 0);
   }
-  CHECK(contains(run_program({worker, "--threads"}).out, "rank 3!!!\n"));  // four without a number
+  CHECK(contains(run_program({printing_program, "--threads"}).out,
+                 "rank 3!!!\n"));  // four without a number
 }
 
 TEST_CASE("as it comes, each rank prints its own lines at once") {
   // Rank 1 says its second line before rank 0 has come to its first.
   const std::string by_time =
       "rank 2!!\nrank 1!\nonly rank 1 has more to say,\nin two lines\nrank 0\n";
-  CHECK(run_program({worker, "--threads", "3", "--as-it-comes"}).out == by_time);
+  CHECK(run_program({printing_program, "--threads", "3", "--as-it-comes"}).out == by_time);
   const Outcome processes = launch({"--as-it-comes"});
   CHECK(contains(processes.out, "[2] rank 2!!\n[1] rank 1!\n[1] only rank 1 has more to say,\n"));
   CHECK(contains(processes.out, "\nrank 0\n"));
 }
 
 TEST_CASE("a rank that fails ends the others, and its cause is printed") {
-  const Outcome threads = run_program({worker, "--threads", "3"}, {{"FAILS", "1"}});
+  const Outcome threads = run_program({printing_program, "--threads", "3"}, {{"FAILS", "1"}});
   CHECK(threads.exit_code == 1);
-  CHECK(threads.err == fmt::format("{}: rank 1 has no data\n", worker));
+  CHECK(threads.err == fmt::format("{}: rank 1 has no data\n", printing_program));
   const Outcome processes = launch({}, {{"FAILS", "1"}});
   CHECK(processes.exit_code == 1);
   CAPTURE(processes.err);
-  CHECK(contains(processes.err, fmt::format("[1] {}: rank 1 has no data\n", worker)));
-  CHECK(
-      contains(processes.err, fmt::format("\n[2] {}: rank 1 gave up: rank 1 has no data", worker)));
+  CHECK(contains(processes.err, fmt::format("[1] {}: rank 1 has no data\n", printing_program)));
+  CHECK(contains(processes.err,
+                 fmt::format("\n[2] {}: rank 1 has no data (as rank 1 tells)", printing_program)));
 }
 
 TEST_CASE("other arguments are refused with those that there are, and one rank is told of more") {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--treads"}, {"4"}, {"--threads", "0"}, {"--threads", "-1"}}) {
-    std::vector<std::string> command{worker};
+    std::vector<std::string> command{printing_program};
     command.insert(command.end(), arguments.begin(), arguments.end());
     const Outcome outcome = run_program(command);
     CHECK(outcome.exit_code == 2);
@@ -70,12 +72,12 @@ TEST_CASE("other arguments are refused with those that there are, and one rank i
                       "  ringside launch -n 4 -- {0}\n"
                       "  {0} --threads 4\n"
                       "With --as-it-comes each rank prints when it comes to a line.\n",
-                      worker, arguments.back()));
+                      printing_program, arguments.back()));
   }
-  const Outcome one = run_program({worker});
+  const Outcome one = run_program({printing_program});
   CHECK(one.exit_code == 0);
   CHECK(one.out == "rank 0\n");
   CHECK(one.err ==
         fmt::format("This was one rank. Four: `ringside launch -n 4 -- {0}`, `{0} --threads`\n",
-                    worker));
+                    printing_program));
 }
