@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("torch")
 FOLDER = Path(__file__).resolve().parents[2] / "examples/python"
 
+RING = "all_reduce=ring,reduce_scatter=ring,all_gather=ring"
+
 
 def output_of(name, ranks, **variables):
     """What the program prints, without times; no rank may use gloo."""
@@ -28,11 +30,7 @@ def output_of(name, ranks, **variables):
 
 
 def test_collective_operations_prints_in_the_order_of_ranks():
-    out = output_of(
-        "collective_operations",
-        3,
-        RINGSIDE_ALGORITHM="all_reduce=ring,reduce_scatter=ring,all_gather=ring",
-    )
+    out = output_of("collective_operations", 3, RINGSIDE_ALGORITHM=RING)
     assert out.startswith(
         "rank 0  before all_reduce      [0.0, 1.0, 2.0]\n"
         "rank 1  before all_reduce      [1.0, 2.0, 3.0]\n"
