@@ -8,7 +8,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/clock.hpp"
 #include "base/environment.hpp"
 
 namespace ringside::cli {
@@ -25,16 +24,10 @@ inline bool wants_colour() {
   return isatty(STDOUT_FILENO) && !environment("NO_COLOR") && environment("TERM") != "dumb";
 }
 
-// What a command works at: on a terminal in a line that the next one replaces, and "" removes;
-// elsewhere a line of its own, at most one in five seconds. Call it from one thread.
+// What a command works at, on a terminal: in a line that the next one replaces, and "" removes. A
+// script reads what it read before.
 inline void show_progress(const std::string& text) {
-  static Clock::time_point shown = Clock::now();
-  if (isatty(STDERR_FILENO)) {
-    std::cerr << "\r\x1b[K" << text;
-  } else if (!text.empty() && seconds_since(shown) > 5) {
-    std::cerr << text << std::endl;
-    shown = Clock::now();
-  }
+  if (isatty(STDERR_FILENO)) std::cerr << "\r\x1b[K" << text;
 }
 
 }  // namespace ringside::cli
