@@ -18,7 +18,7 @@
 #include "collectives/execution/backend.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 
 namespace ringside::cli {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "base/clock.hpp"
 #include "collectives/execution/traffic.hpp"
-#include "collectives/run_ranks.hpp"
+#include "collectives/ranks/run_ranks.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 
 using namespace ringside;

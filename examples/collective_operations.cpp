@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "base/random.hpp"
-#include "collectives/run_ranks.hpp"
+#include "collectives/ranks/run_ranks.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 
 using namespace ringside;

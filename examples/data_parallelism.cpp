@@ -11,7 +11,7 @@
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/optim/sgd.hpp"
-#include "collectives/run_ranks.hpp"
+#include "collectives/ranks/run_ranks.hpp"
 
 using namespace ringside;
 using namespace ringside::autograd;

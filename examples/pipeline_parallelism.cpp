@@ -13,7 +13,7 @@
 #include "autograd/tensor/layout.hpp"
 #include "base/clock.hpp"
 #include "collectives/messages.hpp"
-#include "collectives/run_ranks.hpp"
+#include "collectives/ranks/run_ranks.hpp"
 #include "ddp/scoped_work.hpp"
 
 using namespace ringside;

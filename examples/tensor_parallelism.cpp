@@ -15,7 +15,7 @@
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
 #include "collectives/execution/traffic.hpp"
-#include "collectives/run_ranks.hpp"
+#include "collectives/ranks/run_ranks.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "ddp/tensor_collectives.hpp"
 #include "parallel/tensor/linear.hpp"

@@ -26,7 +26,7 @@
 #include "cli/pictures/python_svg.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/call.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 #include "collectives/selection/calibration.hpp"
 #include "collectives/selection/calibration_file.hpp"
 #include "collectives/transport/link.hpp"

@@ -11,7 +11,7 @@
 #include "cli/pictures/numbers.hpp"
 #include "collectives/algorithm_files/algorithm_file.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
-#include "collectives/rank_printer.hpp"
+#include "collectives/ranks/rank_printer.hpp"
 
 namespace ringside::cli {
 namespace {

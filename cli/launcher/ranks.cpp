@@ -13,7 +13,7 @@
 #include "cli/launcher/exit.hpp"
 #include "cli/launcher/processes/rank_process.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 
 namespace ringside::cli {
 namespace {

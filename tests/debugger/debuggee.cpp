@@ -25,7 +25,7 @@
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
 #include "collectives/proof/lockstep.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 #include "collectives/selection/algorithm_selection.hpp"
 #include "ddp/bucketed.hpp"
 #include "tests/parallel/toy_nets.hpp"

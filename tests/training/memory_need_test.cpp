@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/tensor/storage.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 #include "tests/sample.hpp"
 #include "training/strategies/parallel_strategies.hpp"
 #include "training/strategies/single_process.hpp"

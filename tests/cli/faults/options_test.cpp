@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/text/words.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 #include "tests/cli/run_program.hpp"
 #include "training/plan/options.hpp"
 #include "training/plan/same_options.hpp"

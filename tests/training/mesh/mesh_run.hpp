@@ -13,7 +13,7 @@
 #include "autograd/kernels/threads/parallel.hpp"
 #include "collectives/group_options.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 #include "tests/collectives/worlds.hpp"
 #include "tests/sample.hpp"
 #include "training/memory_need.hpp"

@@ -12,7 +12,7 @@
 #include "cli/options/device_option.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/process_group.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 #include "tests/cli/commands/train/training.hpp"
 #include "tests/sample.hpp"
 #include "tests/transformer/small_model.hpp"

@@ -5,7 +5,7 @@
 // machine so busy that most runs are of that kind, the test is skipped.
 #include <algorithm>
 
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 #include "tests/parallel/pipeline/execution/sleeping_stages.hpp"
 
 #include <doctest/doctest.h>

@@ -1,10 +1,10 @@
-#include "collectives/run_ranks.hpp"
+#include "collectives/ranks/run_ranks.hpp"
 
 #include <cstdio>
 #include <string_view>
 
 #include "base/text/read_number.hpp"
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 
 namespace ringside::collectives {
 

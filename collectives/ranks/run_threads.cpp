@@ -1,4 +1,4 @@
-#include "collectives/run_threads.hpp"
+#include "collectives/ranks/run_threads.hpp"
 
 #include <atomic>
 #include <exception>

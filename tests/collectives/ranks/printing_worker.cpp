@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "collectives/run_ranks.hpp"
+#include "collectives/ranks/run_ranks.hpp"
 
 using namespace ringside::collectives;
 

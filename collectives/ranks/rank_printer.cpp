@@ -1,4 +1,4 @@
-#include "collectives/rank_printer.hpp"
+#include "collectives/ranks/rank_printer.hpp"
 
 #include <cstdio>
 

@@ -15,7 +15,7 @@
 #include <functional>
 
 #include "collectives/process_group.hpp"
-#include "collectives/rank_printer.hpp"
+#include "collectives/ranks/rank_printer.hpp"
 
 namespace ringside::collectives {
 
