@@ -205,6 +205,11 @@ JSON_OPTION = Option(
 )
 
 
+def visible(text: str) -> str:
+    """Without control characters of a file, which may move the cursor."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", text)
+
+
 def text_beside(json_file: Optional[str]) -> TextIO:
     """Where a command prints its text: standard error if the JSON goes to standard output."""
     return sys.stderr if json_file == "-" else sys.stdout

@@ -6,7 +6,6 @@ it again before it runs.
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import Any, Optional
 
@@ -18,6 +17,7 @@ from ringside.command_line import (
     did_you_mean,
     in_range,
     text_beside,
+    visible,
     write_text,
 )
 from ringside.lab.lockstep import COLLECTIVES, Json, faults_of
@@ -117,8 +117,7 @@ def read_algorithm(file: str, ranks: Optional[int] = None) -> Json:
             return read_xml(text, Path(file).stem)
         return read_json(text, ranks)
     except RingsideError as error:
-        shown = re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(error))  # no control characters of a file
-        fail(f"the algorithm {file} cannot be used: {shown}")
+        fail(f"the algorithm {file} cannot be used: {visible(str(error))}")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ from ringside.command_line import (
     Words,
     counted,
     text_beside,
+    visible,
 )
 from ringside.lab.nccl_log import Communicator, How, Log, Search, Tree, communicators, read_log
 from ringside.lab.nccl_xml import MOST_BYTES, Topology, Unreadable, read_xml
@@ -75,11 +76,6 @@ def size_text(size: float) -> str:
         if size >= scale and size % scale == 0:
             return f"{int(size) // scale} {unit}"
     return bytes_to_text(int(size))
-
-
-def visible(text: str) -> str:
-    """Without control characters of a file."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", text)
 
 
 def channels_in_words(channels: Iterable[int]) -> str:
