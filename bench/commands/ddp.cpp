@@ -172,7 +172,7 @@ void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
   if (!args.report.empty()) traces = trace_steps(bench, rows, groups[0]);
   if (groups[0].rank() != 0) return;
   std::vector<DdpFigures> figures;
-  std::vector<BenchResult> results;
+  std::vector<CommandResult> results;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     figures.push_back({describe_run(args, &groups[g]), args.steps, gradient_bytes,
                        rows_of_group(rows, g), forecast[g]});
@@ -194,7 +194,7 @@ void bench_as_rank(const DdpArguments& args, std::span<ProcessGroup> groups) {
 
 // Which parameter lies in which bucket of at most `mb`, in the order in which they are sent. The
 // tensors have shapes, and memory that nobody touches.
-BenchResult bucket_plan(const DdpArguments& args, double mb) {
+CommandResult bucket_plan(const DdpArguments& args, double mb) {
   const training::Plan plan = args.plan(1, "single");
   const transformer::ParameterTable table(plan.config);
   std::vector<autograd::NamedTensor> parameters;
@@ -224,7 +224,7 @@ BenchResult bucket_plan(const DdpArguments& args, double mb) {
 }
 
 void print_plan(const DdpArguments& args) {
-  std::vector<BenchResult> results;
+  std::vector<CommandResult> results;
   for (const double mb :
        args.buckets.empty() ? std::vector{ddp::BucketQueue::default_bucket_mb} : args.buckets)
     results.push_back(bucket_plan(args, mb));

@@ -109,7 +109,7 @@ Table memory_of(const std::vector<StepRow>& rows) {
   return table;
 }
 
-BenchResult result_of(const MeshArguments& args, BenchRun run, const std::vector<StepRow>& rows) {
+CommandResult result_of(const MeshArguments& args, BenchRun run, const std::vector<StepRow>& rows) {
   const Table steps = step_table("mesh", rows, {"micro_batches", "step_ms"});
   const training::Plan& plan = rows.front().plan;
   for (auto& [key, fact] : run.facts)
@@ -117,7 +117,7 @@ BenchResult result_of(const MeshArguments& args, BenchRun run, const std::vector
   run.facts.emplace_back("strategy", args.inner);
   const std::string title =
       fmt::format("{}; {} along dp, {} along pp", run.title, args.inner, args.schedule);
-  BenchResult result{
+  CommandResult result{
       fmt::format("{}\nMB that a rank sends in a step along an axis\n{}\nMB in the memory of the "
                   "rank with the most: parameters, gradients and optimizer\nstate; activations "
                   "(estimated before a run)\n{}",

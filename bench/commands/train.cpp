@@ -146,7 +146,7 @@ void bench_as_rank(const TrainArguments& args, std::span<collectives::ProcessGro
     threads.push_back(2);
   TrainBench bench(args, groups);
   std::vector<TrainFigures> all;
-  std::vector<BenchResult> results;
+  std::vector<CommandResult> results;
   for (const int n : threads) {
     all.push_back(bench.measure(n));
     results.push_back(result_of(all.back()));

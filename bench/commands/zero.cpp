@@ -41,7 +41,7 @@ Table moments_of(const StepRow& row) {
 }
 
 // The figures of one backend. Times are compared with its first strategy.
-BenchResult result_of(const BenchRun& run, const std::vector<StepRow>& rows) {
+CommandResult result_of(const BenchRun& run, const std::vector<StepRow>& rows) {
   const Table steps = step_table(
       "strategy", rows, {"step_ms", "exposed_ms", "bytes_sent", "sent_parameters", "ratio"});
   Table memory;

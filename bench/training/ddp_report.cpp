@@ -110,7 +110,7 @@ Figure bucket_figure(const DdpFigures& f) {
                   "step_ms"})};
 }
 
-BenchResult result_of(const DdpFigures& f) {
+CommandResult result_of(const DdpFigures& f) {
   const ddp::BucketModel& model = f.forecast.model;
   Json fitted = Json::array();
   for (const auto& [bytes, seconds] : f.forecast.all_reduces)

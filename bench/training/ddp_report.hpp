@@ -28,7 +28,7 @@ struct DdpFigures {
 Chart bucket_chart(const DdpFigures& figures);
 Figure bucket_figure(const DdpFigures& figures);
 
-BenchResult result_of(const DdpFigures& figures);
+CommandResult result_of(const DdpFigures& figures);
 
 // The page. `traces` has phases "step N of CONTENDER", some of each contender; it shows the one
 // whose time is nearest to the median in the table.

@@ -318,7 +318,7 @@ void run_on_step_ranks(const StepOptions& options, const Contenders& contenders,
 void bench_steps(
     const StepOptions& options, const Contenders& contenders, InMemory in_memory,
     const std::string& advice,
-    const std::function<BenchResult(const BenchRun&, const std::vector<StepRow>&)>& show) {
+    const std::function<CommandResult(const BenchRun&, const std::vector<StepRow>&)>& show) {
   const auto body = [&](std::span<ProcessGroup> groups) {
     std::vector<StepRow> rows;
     std::vector<StepContender> all = contenders(groups[0].size());
@@ -328,7 +328,7 @@ void bench_steps(
         rows.push_back(StepBench(groups, {each}).measure(options.steps)[0]);
     require_equal_losses(rows);
     if (groups[0].rank() != 0) return;
-    std::vector<BenchResult> results;
+    std::vector<CommandResult> results;
     for (std::size_t g = 0; g < groups.size(); ++g)
       results.push_back(show(describe_run(options, &groups[g]), rows_of_group(rows, g)));
     write_results(results, options.json);

@@ -131,7 +131,7 @@ void run_on_step_ranks(const StepOptions& options, const Contenders& contenders,
 void bench_steps(
     const StepOptions& options, const Contenders& contenders, InMemory in_memory,
     const std::string& advice,
-    const std::function<BenchResult(const BenchRun&, const std::vector<StepRow>&)>& show);
+    const std::function<CommandResult(const BenchRun&, const std::vector<StepRow>&)>& show);
 
 // The rows of one backend, after those of contenders that do not communicate.
 std::vector<StepRow> rows_of_group(const std::vector<StepRow>& rows, std::size_t group);

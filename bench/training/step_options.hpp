@@ -9,7 +9,7 @@
 
 #include "cli/launcher/ranks.hpp"
 #include "cli/options/device_option.hpp"
-#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/command_result.hpp"
 #include "cli/pictures/table.hpp"
 #include "collectives/process_group.hpp"
 #include "training/plan/plan.hpp"
@@ -39,15 +39,5 @@ struct BenchRun {
   Facts facts;  // for each row in JSON
 };
 BenchRun describe_run(const StepOptions& options, const collectives::ProcessGroup* group = nullptr);
-
-// What a bench has measured in one run: over one backend, or with one number of threads.
-struct BenchResult {
-  std::string text;  // for people
-  Json figures;      // rows, or an object
-};
-
-// Prints the texts, separated by blank lines, and writes the figures to `json_path`, if there is
-// one. The rows of several results become one array; several objects become an array.
-void write_results(const std::vector<BenchResult>& results, const std::string& json_path);
 
 }  // namespace ringside::cli

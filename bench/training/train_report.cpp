@@ -34,7 +34,7 @@ Table ops_of(const TrainFigures& f) {
 
 }  // namespace
 
-BenchResult result_of(const TrainFigures& f) {
+CommandResult result_of(const TrainFigures& f) {
   const auto gflops_in = [&](double seconds) { return f.flops / seconds * 1e-9; };
   const double tokens_per_second = f.tokens / f.step_seconds,
                ratio = f.step_seconds / f.alone_seconds;

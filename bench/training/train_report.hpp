@@ -25,7 +25,7 @@ struct TrainFigures {
   double resident_bytes = 0;  // the process's peak during the first steps; 0: unknown
 };
 
-BenchResult result_of(const TrainFigures& figures);
+CommandResult result_of(const TrainFigures& figures);
 
 // A picture with a bar for each op, forward then backward, the longest op first.
 Json train_plot(const std::vector<TrainFigures>& all);

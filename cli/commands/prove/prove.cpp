@@ -12,7 +12,7 @@
 #include "cli/options/algorithm_name.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/options.hpp"
-#include "cli/pictures/json_file.hpp"
+#include "cli/pictures/command_result.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/schedule/order_report.hpp"
 #include "cli/pictures/schedule/proof.hpp"
@@ -87,13 +87,7 @@ void print_costs(const ProveOptions& options) {
                             cost_of(algorithm, options.max_size, bytes, parameters).seconds});
     }
   }
-  stream_beside(options.json) << table.text();
-  if (!options.json.empty()) write_json_file(options.json, table.json());
-}
-
-void print_report(const Report& report, const std::string& json) {
-  stream_beside(json) << report.text;
-  if (!json.empty()) write_json_file(json, report.json);
+  write_results({{table.text(), table.json()}}, options.json);
 }
 
 // ring_all_reduce, ring of the collective in the options, else of all_reduce; or a file.
@@ -117,11 +111,11 @@ void print_order(const ProveOptions& options) {
   refuse_if(options.ranks.size() > (options.same_as.empty() ? 1 : 2), "-n: {}",
             options.same_as.empty() ? "--order takes one number of ranks"
                                     : "--same-as takes one number of ranks, or two");
-  print_report(options.same_as.empty()
-                   ? report_order(a, options.ranks[0])
-                   : report_same_order(a, options.ranks.front(), algorithm_of_order(options, other),
-                                       options.ranks.back()),
-               options.json);
+  write_results({options.same_as.empty()
+                     ? report_order(a, options.ranks[0])
+                     : report_same_order(a, options.ranks.front(),
+                                         algorithm_of_order(options, other), options.ranks.back())},
+                options.json);
 }
 
 void prove_all(const ProveOptions& given) {
@@ -130,7 +124,7 @@ void prove_all(const ProveOptions& given) {
   if (!options.order.empty() || !options.same_as.empty()) return print_order(options);
   if (!options.costs.empty()) return print_costs(options);
   if (options.bounds)
-    return print_report(report_bounds(selected(options), options.max_size), options.json);
+    return write_results({report_bounds(selected(options), options.max_size)}, options.json);
   std::vector<Proof> proofs;
   for (const Algorithm& algorithm : selected(options)) {
     show_progress(fmt::format("proving {}, {}", name_of(algorithm.collective), algorithm.name));

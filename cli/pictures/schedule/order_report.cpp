@@ -16,8 +16,7 @@ using collectives::Algorithm;
 using Orders = std::vector<std::string>;
 
 // One order if all chunks have it.
-Orders orders_of(const Algorithm& algorithm, int size) {
-  Orders orders = orders_of_additions(algorithm, size);
+Orders joined(Orders orders) {
   if (std::ranges::all_of(orders, [&](const auto& order) { return order == orders[0]; }))
     orders.resize(1);
   return orders;
@@ -45,14 +44,13 @@ std::optional<Orders> shares_of_all(const Orders& few, const Orders& many) {
 
 }  // namespace
 
-Report report_order(const Algorithm& algorithm, int size) {
-  const Orders orders = orders_of(algorithm, size);
+CommandResult report_order(const Algorithm& algorithm, int size) {
+  const Orders of_chunks = orders_of_additions(algorithm, size), orders = joined(of_chunks);
   std::string text = collectives::case_in_words(algorithm, size, 0) + "\n";
   for (std::size_t chunk = 0; chunk < orders.size(); ++chunk)
     text += fmt::format("  {:<8}  {}\n", name_of_chunk(orders, chunk), shown(orders[chunk]));
   Json json = Json::array();
-  for (const std::string& order : orders_of_additions(algorithm, size))
-    json.push_back(shown(order));
+  for (const std::string& order : of_chunks) json.push_back(shown(order));
   return {text,
           {{"algorithm", algorithm.name},
            {"collective", name_of(algorithm.collective)},
@@ -60,9 +58,10 @@ Report report_order(const Algorithm& algorithm, int size) {
            {"orders", json}}};
 }
 
-Report report_same_order(const Algorithm& a, int size_a, const Algorithm& b, int size_b) {
+CommandResult report_same_order(const Algorithm& a, int size_a, const Algorithm& b, int size_b) {
   if (size_a > size_b) return report_same_order(b, size_b, a, size_a);
-  const Orders few = orders_of(a, size_a), many = orders_of(b, size_b);
+  const Orders few = joined(orders_of_additions(a, size_a)),
+               many = joined(orders_of_additions(b, size_b));
   // Chunks of another number begin at other elements.
   const bool comparable = few.size() == many.size();
   const std::optional<Orders> shares = comparable ? shares_of_all(few, many) : std::nullopt;

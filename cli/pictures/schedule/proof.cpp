@@ -111,7 +111,7 @@ Table table_of(const std::vector<Proof>& proofs) {
   return table;
 }
 
-Report report_bounds(const std::vector<Algorithm>& algorithms, int size) {
+CommandResult report_bounds(const std::vector<Algorithm>& algorithms, int size) {
   Table table{{only_in_json("collective"), words("algorithm", "algorithm", 18),
                only_in_json("ranks"), number("steps", "steps", {}, 5), only_in_json("steps_bound"),
                words("", "", 9), number("bytes", "buffers_busiest", fixed(2), 6),

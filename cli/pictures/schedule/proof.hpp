@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "cli/pictures/command_result.hpp"
 #include "cli/pictures/json_file.hpp"
 #include "cli/pictures/table.hpp"
 #include "collectives/algorithms/catalogue.hpp"
@@ -37,15 +38,9 @@ struct Proof {
 // exception of the algorithm becomes a finding.
 Proof prove(const collectives::Algorithm& algorithm, int max_size);
 
-// What a command prints, and writes as JSON.
-struct Report {
-  std::string text;
-  Json json;
-};
-
 // The algorithms on `size` ranks beside the lower bounds of their collectives, and which of them
 // another one dominates.
-Report report_bounds(const std::vector<collectives::Algorithm>& algorithms, int size);
+CommandResult report_bounds(const std::vector<collectives::Algorithm>& algorithms, int size);
 
 // A line for each proof, and what its columns mean.
 void print_table(std::ostream& out, const std::vector<Proof>& proofs);
