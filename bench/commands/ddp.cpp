@@ -12,6 +12,7 @@
 #include "bench/training/ddp_report.hpp"
 #include "bench/training/step_table.hpp"
 #include "cli/options/command.hpp"
+#include "cli/pictures/json_file.hpp"
 #include "cli/pictures/median.hpp"
 #include "cli/pictures/numbers.hpp"
 #include "cli/pictures/python_svg.hpp"
