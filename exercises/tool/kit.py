@@ -41,7 +41,10 @@ CONFINED, USER = [], None
 
 @contextlib.contextmanager
 def saying(what):
-    """Says on stderr what is being waited for, the sentence that `what` returns, so often that no ten seconds are silent."""
+    """Says on a terminal what is being waited for, the sentence that `what` returns, so often that no ten seconds are silent."""
+    if not sys.stderr.isatty():  # what reads a command's output gets what it got when the machine was faster
+        yield
+        return
     began, ended = time.monotonic(), threading.Event()
 
     def say():
