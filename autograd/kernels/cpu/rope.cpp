@@ -1,4 +1,6 @@
 // rope: rotates pairs of elements.
+#include <utility>
+
 #include "autograd/kernels/cpu/cpu_kernels.hpp"
 #include "autograd/kernels/rows.hpp"
 
@@ -14,7 +16,14 @@ namespace ringside::autograd {
 void CpuKernels::rope(const Tensor& x, const Tensor& cos_table, const Tensor& sin_table,
                       std::int64_t first_position, int direction, const Tensor& y) const {
   const std::int64_t half = x.size(-1) / 2, tokens = x.size(-2);
-  const Rows x_rows(x), y_rows(y);
+  // Rows come in the order in which they lie in memory: often the heads of a token are neighbours.
+  Shape shape = x.shape(), x_strides = x.strides(), y_strides = y.strides();
+  std::int64_t heads = 1;  // that come before the next token
+  if (const std::size_t n = shape.size(); n > 2 && x_strides[n - 3] < x_strides[n - 2]) {
+    heads = shape[n - 3];
+    for (Shape* each : {&shape, &x_strides, &y_strides}) std::swap((*each)[n - 3], (*each)[n - 2]);
+  }
+  const Rows x_rows(shape, x_strides), y_rows(shape, y_strides);
   dispatch_stored(x.dtype(), "rope", [&]<class S>(S) {
     using T = Compute<S>;
     const T sign = static_cast<T>(direction);
@@ -23,7 +32,7 @@ void CpuKernels::rope(const Tensor& x, const Tensor& cos_table, const Tensor& si
     S* const into = y.data<S>();
     parallel_for(x_rows.count(), row_grain(2 * half), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t position = first_position + row % tokens;
+        const std::int64_t position = first_position + row / heads % tokens;
         const T *const cos = all_cos + position * half, *const sin = all_sin + position * half;
         const S* const px = from + x_rows.offset(row);
         S* const py = into + y_rows.offset(row);

@@ -203,6 +203,9 @@ TEST_CASE("rope keeps the memory order of its input, its gradients") {
     return rope(in[0].transpose(1, 2), table).transpose(1, 2);
   };
   check_gradients("rope of a transposed view", transposed, {random_tensor({2, 4, 3, 6}, "x")});
+  const Tensor heads_inside = random_tensor({2, 4, 3, 6}, "x").transpose(1, 2);
+  CHECK(largest_difference(rope(heads_inside, table, 1),
+                           rope(heads_inside.contiguous(), table, 1)) == 0);
   CHECK(transposed(std::vector<Tensor>{random_tensor({2, 4, 3, 6}, "x")}).is_contiguous());
 }
 
