@@ -27,6 +27,9 @@ Or `docker run image`.
 
 ## Next
 
+```cpp
+int not_typed = 1;
+```
 ```sh
 docs/build next
 false
