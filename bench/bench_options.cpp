@@ -62,6 +62,12 @@ static std::vector<BenchBackend>& known_backends() {
   const bool mpi = mpi_is_here() && in_path("mpirun");
   const bool cuda = collectives::cuda::built_with_cuda();
   const char* const mpi_packages = "libopenmpi-dev and openmpi-bin";
+  const auto nccl = [](const char* name) {
+    return BenchBackend{.name = name,
+                        .limit = Limit::device,
+                        .available = collectives::nccl_is_here(),
+                        .package = "libnccl-dev from NVIDIA's repository"};
+  };
   static std::vector<BenchBackend> backends = {
       {.name = "tcp"},
       {.name = "shm", .limit = Limit::memory},
@@ -90,10 +96,9 @@ static std::vector<BenchBackend>& known_backends() {
        .limit = Limit::device,
        .available = cuda},
       {.name = "cuda_ipc", .limit = Limit::device, .available = cuda},
-      {.name = "nccl",
-       .limit = Limit::device,
-       .available = collectives::nccl_is_here(),
-       .package = "libnccl-dev from NVIDIA's repository"},
+      nccl("nccl"),
+      nccl("nccl_registered"),
+      nccl("nccl_symmetric"),
   };
   return backends;
 }

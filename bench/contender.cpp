@@ -28,11 +28,13 @@ using collectives::Call;
 using collectives::Collective;
 using collectives::RankInfo;
 
-// Copies of the buffers in the memory of this thread's GPU.
+// Copies of the buffers in the memory of this thread's GPU, as the backend allocates it.
 class OnDevice {
  public:
-  explicit OnDevice(const BenchData& data)
-      : data_(data), input_(data.input_bytes()), memory_(data.memory_bytes()) {
+  OnDevice(const BenchData& data, Backend& backend)
+      : data_(data),
+        input_(allocated(backend, data.input_bytes())),
+        memory_(allocated(backend, data.memory_bytes())) {
     if (!data.in_place()) input_.copy_from(data.input(), data.input_bytes());
     renew();
   }
@@ -42,6 +44,10 @@ class OnDevice {
   void bring_back() { memory_.copy_to(data_.memory(), data_.memory_bytes()); }
 
  private:
+  static collectives::cuda::DeviceBuffer allocated(Backend& backend, std::size_t bytes) {
+    auto* const device = dynamic_cast<collectives::cuda::DeviceBackend*>(&backend);
+    return device ? device->allocate(bytes) : collectives::cuda::DeviceBuffer(bytes);
+  }
   std::byte* at(std::size_t byte) const { return static_cast<std::byte*>(memory_.data()) + byte; }
 
   const BenchData& data_;
@@ -57,7 +63,7 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
   const bool in_place = block.in_place && (check || !device);
   BenchData data(buffers, backend.rank(), backend.size(), in_place);
   std::optional<OnDevice> on_device;
-  if (device) on_device.emplace(data);
+  if (device) on_device.emplace(data, backend);
   const void* const input = device ? on_device->input() : data.input();
   void* const output = device ? on_device->output() : data.output();
   const auto call = [&] { backend.run(block.call, input, output); };
@@ -147,7 +153,12 @@ std::unique_ptr<Backend> connect(const Contender& contender, const RankInfo& mee
     return collectives::cuda::make_cuda_ipc_backend(meeting, {.all_reduce = contender.algorithm});
   if (const std::string& plugin = bench_backend_named(name).plugin; !plugin.empty())
     return collectives::load_plugin(plugin)(meeting);
-  if (name == "nccl") return collectives::make_nccl_backend(meeting, {.blocking = true});
+  if (name.starts_with("nccl")) {
+    const auto memory = name == "nccl"              ? collectives::NcclMemory::plain
+                        : name == "nccl_registered" ? collectives::NcclMemory::registered
+                                                    : collectives::NcclMemory::symmetric;
+    return collectives::make_nccl_backend(meeting, {.memory = memory, .blocking = true});
+  }
   if (name == "gloo") return make_gloo_backend(meeting);
   return make_mpi_backend();
 }

@@ -69,7 +69,8 @@ Table bench_table(const std::vector<BenchRow>& rows) {
                        only_in_json("op"), only_in_json("queued"), only_in_json("in_place"),
                        number("size (B)", "bytes", {}, 9), words("backend", "backend", 8),
                        words("algorithm", "algorithm", 18), only_in_json("selected"),
-                       number("time (us)", "time_us", time_text, 9), only_in_json("predicted_us"),
+                       number("time (us)", "time_us", time_text, 9), only_in_json("p99_us"),
+                       only_in_json("max_us"), only_in_json("predicted_us"),
                        number("algbw", "algbw_gbps", figure(3, 6), 6),
                        number("busbw", "busbw_gbps", figure(3, 6), 6),
                        number("bare", "limit_gbps", figure(3, 6), 6),
@@ -84,7 +85,8 @@ Table bench_table(const std::vector<BenchRow>& rows) {
     table.rows.push_back({name_of(call.collective), row.ranks, name_of(call.type),
                           collectives::reduces(call.collective) ? name_of(call.reduce) : "none",
                           row.queued, row.in_place, bytes, row.backend, algorithm_text(row),
-                          row.selected, row.seconds * 1e6, row.predicted_seconds * 1e6, algbw,
+                          row.selected, row.seconds * 1e6, row.p99_seconds * 1e6,
+                          row.longest_seconds * 1e6, row.predicted_seconds * 1e6, algbw,
                           row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
   }
   return table;

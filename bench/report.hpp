@@ -18,6 +18,8 @@ struct BenchRow {
   bool ours = false;      // it runs one of our algorithms
   bool selected = false;  // which was not named, but selected
   double seconds = 0;
+  // The 99th percentile and the longest of the samples, each of the rank where it is longest.
+  double p99_seconds = 0, longest_seconds = 0;
   double predicted_seconds = 0;  // by the cost model, of our algorithms; 0: not known
   double busbw_gbps = 0;         // 10^9 bytes per second, like all bandwidths here
   double limit_gbps = 0;  // the busbw of the machine's limit; 0: there is no comparable limit

@@ -1,6 +1,7 @@
 #include "bench/run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -32,7 +33,8 @@ constexpr Seconds longest_turn{10};  // a process that does not measure waits th
 
 // The result of all ranks of a contender.
 struct Figure {
-  double seconds = 0;  // the slowest rank's quantile (BenchOptions::quantile)
+  double seconds = 0;           // the slowest rank's quantile (BenchOptions::quantile)
+  double p99 = 0, longest = 0;  // seconds of samples, each of the rank where it is longest
   std::int64_t wrong = 0;
 };
 
@@ -196,15 +198,17 @@ class Bench {
 
   // A collective call: every process contributes the records of its ranks.
   Figure gather(const std::vector<RankRecord>& records) {
-    double slowest = 0;
+    const std::array quantiles{options_.quantile, 0.99, 1.0};
+    std::array<double, 3> slowest{};
     std::int64_t wrong = 0;
     for (const auto& record : records) {
-      slowest = std::max(slowest, quantile(record.seconds, options_.quantile));
+      for (std::size_t i = 0; i < quantiles.size(); ++i)
+        slowest[i] = std::max(slowest[i], quantile(record.seconds, quantiles[i]));
       wrong += static_cast<std::int64_t>(record.wrong);
     }
-    all_processes_.all_reduce(std::span(&slowest, 1), ReduceOp::max);
+    all_processes_.all_reduce(std::span(slowest), ReduceOp::max);
     all_processes_.all_reduce(std::span(&wrong, 1), ReduceOp::sum);
-    return {slowest, wrong};
+    return {slowest[0], slowest[1], slowest[2], wrong};
   }
 
   std::vector<BenchRow> rows(const std::vector<Call>& calls, const std::vector<Figure>& figures) {
@@ -223,6 +227,8 @@ class Bench {
       row.ours = contender.ours();
       row.selected = row.ours && contender.algorithm == "auto";
       row.seconds = figures[i].seconds;
+      row.p99_seconds = figures[i].p99;
+      row.longest_seconds = figures[i].longest;
       row.predicted_seconds = predicted_seconds(contender, calls[i]);
       row.busbw_gbps = bandwidth_gbps(figures[i]);
       for (std::size_t j = 0; j < contenders_.size(); ++j)

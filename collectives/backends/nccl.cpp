@@ -5,6 +5,7 @@
 // asks for NCCL's own speed: for a non-blocking one NCCL starts a thread with each call. The loop
 // checks whether NCCL has failed, whether the GPU is done, whether another thread interrupts, and
 // the deadline.
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -40,12 +41,6 @@ constexpr int oldest_version = 21800;
 
 // The functions of NCCL that are used.
 class Nccl {
-  template <class Function>
-  Function* find(const char* name) const {
-    Function* function = nullptr;
-    library_.find(function, name);
-    return function;
-  }
   int checked_version() const {
     int found = 0;
     const bool known = find<decltype(ncclGetVersion)>("ncclGetVersion")(&found) == ncclSuccess;
@@ -57,6 +52,12 @@ class Nccl {
   const SharedLibrary library_{"NCCL", "libnccl.so.2", RINGSIDE_CUDA_LIBRARIES};
 
  public:
+  template <class Function>
+  Function* find(const char* name) const {
+    Function* function = nullptr;
+    library_.find(function, name);
+    return function;
+  }
   const int version = checked_version();
   decltype(ncclGetUniqueId)* get_unique_id = find<decltype(ncclGetUniqueId)>("ncclGetUniqueId");
   decltype(ncclGetErrorString)* get_error_string =
@@ -85,6 +86,22 @@ const Nccl& nccl() {
 
 // From this version on, NCCL_MULTI_RANK_GPU_ENABLE=1 lets ranks share a GPU.
 constexpr int version_with_shared_gpus = 23000;
+
+// From these on, memory can be registered, and windows be symmetric.
+constexpr int version_with_registration = 21900;
+#define version_with_windows 22700
+
+void require_version_for(NcclMemory memory) {
+  if (memory == NcclMemory::plain) return;
+  const bool symmetric = memory == NcclMemory::symmetric;
+  const int needed = symmetric ? version_with_windows : version_with_registration;
+  const int found = std::min(nccl().version, NCCL_VERSION_CODE);
+  require(
+      found >= needed,
+      "{} needs NCCL {} or newer, in the library and in the header of the build, and one of them "
+      "is {}: install a newer one, or measure nccl alone",
+      symmetric ? "nccl_symmetric" : "nccl_registered", to_text(needed), to_text(found));
+}
 
 // In the order of DataType and of ReduceOp, as far as NCCL has them.
 constexpr ncclDataType_t nccl_types[] = {ncclFloat32, ncclFloat64,  ncclInt32, ncclInt64,
@@ -134,8 +151,10 @@ class NcclBackend final : public cuda::DeviceBackend {
       : rank_(meeting.rank()),
         size_(meeting.size()),
         timeout_(options.timeout),
+        memory_(options.memory),
         device_(cuda::choose_device(local_rank)) {
     nccl();  // throws if the library is missing, before any rank waits for this one
+    require_version_for(memory_);
     const auto all = values_of_all_ranks(meeting, introduce(device_, rank_), "nccl");
     check_no_shared_gpu(all);
 
@@ -171,12 +190,37 @@ class NcclBackend final : public cuda::DeviceBackend {
 
   void* stream() override { return *stream_; }
 
+  DeviceBuffer allocate(std::size_t bytes) override {
+    if (memory_ == NcclMemory::plain) return DeviceBuffer(bytes);
+    void *data = nullptr, *handle = nullptr;
+    or_close([&] {
+      const auto what = [&] { return fmt::format("registering {} bytes of NCCL's memory", bytes); };
+      await(nccl().find<decltype(ncclMemAlloc)>("ncclMemAlloc")(&data,
+                                                                std::max<std::size_t>(bytes, 1)),
+            what);
+      if (memory_ == NcclMemory::registered) {
+        const auto register_memory = nccl().find<decltype(ncclCommRegister)>("ncclCommRegister");
+        return await(register_memory(communicator_, data, bytes, &handle), what);
+      }
+#if NCCL_VERSION_CODE >= version_with_windows
+      const auto register_window =
+          nccl().find<decltype(ncclCommWindowRegister)>("ncclCommWindowRegister");
+      ncclWindow_t window = nullptr;
+      await(register_window(communicator_, data, bytes, &window, NCCL_WIN_COLL_SYMMETRIC), what);
+      handle = window;
+#endif
+    });
+    return DeviceBuffer(data, bytes, [=, this] { give_back(data, handle); });
+  }
+
   void abort(const std::string& cause) noexcept override {
     failure_.keep(RankFailure(rank_, cause));
     close();
   }
 
-  void interrupt(const std::string& cause) noexcept override { interruption_.keep(Error(cause)); }
+  void interrupt(const std::string& cause) noexcept override {
+    interruption_.keep(Error(cause));
+  }
 
  private:
   void or_close(const auto& body) {
@@ -189,6 +233,18 @@ class NcclBackend final : public cuda::DeviceBackend {
       close();  // ends kernels that wait for a peer; the peers see closed connections
       throw failure_.keep(RankFailure(rank_, error.what()));
     }
+  }
+
+  // NCCL says nothing of use here: a buffer goes at the end of a measurement, or after a failure.
+  void give_back(void* data, void* handle) noexcept {
+    if (communicator_ && memory_ == NcclMemory::registered)
+      nccl().find<decltype(ncclCommDeregister)>("ncclCommDeregister")(communicator_, handle);
+#if NCCL_VERSION_CODE >= version_with_windows
+    if (communicator_ && memory_ == NcclMemory::symmetric)
+      nccl().find<decltype(ncclCommWindowDeregister)>("ncclCommWindowDeregister")(
+          communicator_, static_cast<ncclWindow_t>(handle));
+#endif
+    nccl().find<decltype(ncclMemFree)>("ncclMemFree")(data);
   }
 
   // The length of a rank's block. NCCL supports only blocks of equal length.
@@ -312,6 +368,7 @@ class NcclBackend final : public cuda::DeviceBackend {
 
   const int rank_, size_;
   const Seconds timeout_;
+  const NcclMemory memory_;
   const Device device_;
   ncclComm_t communicator_ = nullptr;
   std::optional<CudaStream> stream_;

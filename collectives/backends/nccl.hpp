@@ -25,8 +25,14 @@ class ProcessGroup;
 // rendezvous. Throws Error if the library is missing or older than the header of the build.
 bool nccl_is_here();         // whether this build can use NCCL
 std::string nccl_version();  // of the library that is opened: "2.28.9"; "" in a build without NCCL
+// Where the buffers of allocate() lie. Those of cudaMalloc are what most programs pass. NCCL's own
+// memory can be registered with the communicator (ncclCommRegister, 2.19), which lets NCCL send it
+// without a copy; or, by all ranks at once, as a symmetric window (ncclCommWindowRegister, 2.27),
+// for which NCCL has kernels of its own.
+enum class NcclMemory { plain, registered, symmetric };
 struct NcclOptions {
   Seconds timeout{120};
+  NcclMemory memory = NcclMemory::plain;
   // A blocking communicator, as most programs have it: faster, but if a rank is lost while they
   // connect, the others wait for ever.
   bool blocking = false;

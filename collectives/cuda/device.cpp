@@ -93,7 +93,11 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  free_device_memory(data_);  // fails only after an earlier failure, which was reported
+  if (!data_) return;
+  if (free_)
+    free_();
+  else
+    free_device_memory(data_);  // fails only after an earlier failure, which was reported
 }
 
 void DeviceBuffer::copy_from(const void* host, std::size_t bytes) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace ringside::collectives::cuda {
 
@@ -35,17 +37,21 @@ struct Device {
 // what_is_missing().
 Device choose_device(int local_rank);
 
-// Memory of the calling thread's device, freed by the destructor. Throws Error when the device is
-// out of memory. copy_from and copy_to copy from and to the host, and return when the copy is done.
+// Memory of the calling thread's device, freed by the destructor; or what another allocator gave,
+// given back by `free`. Throws Error when the device is out of memory. copy_from and copy_to copy
+// from and to the host, and return when the copy is done.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(std::size_t bytes);
+  DeviceBuffer(void* data, std::size_t bytes, std::function<void()> free)
+      : data_(data), bytes_(bytes), free_(std::move(free)) {}
   ~DeviceBuffer();
   // Keeps the memory until the process ends: another process may have it open.
   void leak() { data_ = nullptr; }
-  DeviceBuffer(DeviceBuffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
-    other.data_ = nullptr;
-  }
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(other.bytes_),
+        free_(std::move(other.free_)) {}
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
@@ -55,6 +61,7 @@ class DeviceBuffer {
  private:
   void* data_ = nullptr;
   std::size_t bytes_;
+  std::function<void()> free_;
 };
 
 }  // namespace ringside::collectives::cuda

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "collectives/cuda/device.hpp"
 #include "collectives/execution/backend.hpp"
 #include "collectives/group_options.hpp"
 
@@ -34,6 +35,10 @@ class DeviceBackend : public Backend {
   // Blocks until all calls so far are done. Throws Error or RankFailure if one has failed; their
   // results are then undefined.
   virtual void finish() = 0;
+
+  // Memory for the buffers of calls, which a backend may prepare so that its calls are faster. A
+  // collective call, with the same length on every rank; the buffer must go before the backend.
+  virtual DeviceBuffer allocate(std::size_t bytes) { return DeviceBuffer(bytes); }
 
   // The cudaStream_t of the calls. Ranks that share it have one order of work.
   virtual void* stream() = 0;

@@ -119,10 +119,10 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
   REQUIRE(rows.size() == 12);
   std::vector<std::string> keys;
   for (const auto& [key, value] : rows[0].items()) keys.push_back(key);
-  std::vector<std::string> expected{"collective", "algorithm",   "backend", "ranks",   "bytes",
-                                    "type",       "op",          "queued",  "time_us", "algbw_gbps",
-                                    "busbw_gbps", "limit_gbps",  "ratio",   "wrong",   "selected",
-                                    "in_place",   "predicted_us"};
+  std::vector<std::string> expected{
+      "collective", "algorithm", "backend",      "ranks",      "bytes",      "type",  "op",
+      "queued",     "time_us",   "algbw_gbps",   "busbw_gbps", "limit_gbps", "ratio", "wrong",
+      "selected",   "in_place",  "predicted_us", "p99_us",     "max_us"};
   std::sort(keys.begin(), keys.end());
   std::sort(expected.begin(), expected.end());
   CHECK(keys == expected);
@@ -130,6 +130,8 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
   CHECK(rows[3].at("bytes") == 40000);
   CHECK(rows[3].at("ranks") == 2);
   CHECK(rows[3].at("predicted_us") > 0);
+  CHECK(rows[3].at("p99_us") >= rows[3].at("time_us"));
+  CHECK(rows[3].at("max_us") >= rows[3].at("p99_us"));
   CHECK(rows[3].at("op") == "sum");
   CHECK(rows[3].at("busbw_gbps").get<double>() ==
         doctest::Approx(rows[3].at("algbw_gbps").get<double>()));

@@ -5,12 +5,21 @@
 //                                                          take what is needed; barrier
 //
 // As NCCL does with blocking = 0, a call is "in progress" for some polls, an abort ends what is
-// under way, ranks that share a GPU are refused, and a lost rank is waited for without end.
+// under way, ranks that share a GPU are refused, and a lost rank is waited for without end. Memory
+// of its own is registered, alone or as a window of all ranks, and misuse of either is refused
+// where NCCL would go on: with RINGSIDE_STANDIN_NCCL_COUNTS a communicator says at its end what its
+// calls used.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -37,6 +46,33 @@ struct Head {
   std::atomic<int> joined = 0;
   std::atomic<int> devices[most_ranks];  // device + 1 of each rank that joined
   std::atomic<std::uint64_t> arrivals = 0;
+  std::atomic<std::uint64_t> windows = 0, windows_compared = 0;  // by all ranks so far
+  std::atomic<std::uint64_t> lengths[most_ranks];  // of the window that each rank registers
+};
+
+// Bytes of memory from ncclMemAlloc, by their address. Page 0 of the allocation may be unused.
+struct Allocation {
+  void* whole = nullptr;
+  std::size_t bytes = 0;
+  int registered = 0;
+};
+std::mutex of_allocations;
+std::map<const std::byte*, Allocation> allocations;
+
+// The allocation with all of `bytes` from `data` on; nullptr: there is none.
+Allocation* allocation_with(const void* data, std::size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  auto found = allocations.upper_bound(begin);
+  if (found == allocations.begin()) return nullptr;
+  --found;
+  return begin + bytes <= found->first + found->second.bytes ? &found->second : nullptr;
+}
+
+// Memory that a communicator knows; its address is the handle.
+struct Registration {
+  const std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  bool window = false;
 };
 
 }  // namespace
@@ -50,6 +86,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   std::atomic<bool> aborted = false;
   std::uint64_t barriers = 0;  // used by the stream only
   std::string last_error;
+  std::list<Registration> registrations;
+  int calls = 0, calls_registered = 0, calls_in_windows = 0;
   std::shared_ptr<ncclComm> self;  // until it is destroyed; queued work holds it too
 
   ~ncclComm() {
@@ -60,6 +98,29 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   std::byte* area(int of) const {
     return static_cast<std::byte*>(file.memory) + head_bytes +
            static_cast<std::size_t>(of) * area_bytes;
+  }
+
+  // Counts a call by what holds both of its buffers.
+  void count(const void* in, const void* out) {
+    const auto holder = [&](const void* data) -> const Registration* {
+      for (const Registration& each : registrations)
+        if (data >= each.begin && data < each.begin + each.bytes) return &each;
+      return nullptr;
+    };
+    const Registration *const of_in = holder(in), *const of_out = holder(out);
+    ++calls;
+    if (!of_in || !of_out) return;
+    ++(of_in->window && of_out->window ? calls_in_windows : calls_registered);
+  }
+  void say_counts() const {
+    if (std::getenv("RINGSIDE_STANDIN_NCCL_COUNTS"))
+      std::fprintf(stderr, "rank %d: %d calls, %d registered, %d in windows\n", rank, calls,
+                   calls_registered, calls_in_windows);
+  }
+
+  ncclResult_t refuse(std::string why) {
+    last_error = std::move(why);
+    return ncclInvalidUsage;
   }
 
   template <class Ready>
@@ -214,6 +275,7 @@ ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out,
   if (!stream) return ncclInvalidArgument;
   const Transfer transfer{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count,
                           type, op};
+  c->count(in, out);
   stream->add([self = c->shared_from_this(), transfer, body] {
     const Access access;
     body(*self, transfer);
@@ -271,6 +333,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
   return begun(*c);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
+  if (!c->registrations.empty()) return c->refuse("memory is still registered");
+  c->say_counts();
   const auto last = std::move(c->self);
   return ncclSuccess;
 }
@@ -278,6 +342,81 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
   c->aborted = true;
   const auto last = std::move(c->self);
   return ncclSuccess;
+}
+
+// In pages, as memory of a window must be.
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  if (enter() != cudaSuccess) return ncclUnhandledCudaError;
+  constexpr std::size_t page = NCCL_WIN_REQUIRED_ALIGNMENT;
+  const std::size_t pages = (bytes + page - 1) / page * page;
+  void* const whole = allocate(current_device(), pages + page);
+  if (!whole) return ncclUnhandledCudaError;
+  const auto address = (reinterpret_cast<std::uintptr_t>(whole) + page - 1) / page * page;
+  *data = reinterpret_cast<void*>(address);
+  const std::lock_guard lock(of_allocations);
+  allocations[static_cast<const std::byte*>(*data)] = {whole, pages};
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* data) {
+  const std::lock_guard lock(of_allocations);
+  const auto found = allocations.find(static_cast<const std::byte*>(data));
+  if (found == allocations.end() || found->second.registered > 0) return ncclInvalidUsage;
+  if (cudaFree(found->second.whole) != cudaSuccess) return ncclUnhandledCudaError;
+  allocations.erase(found);
+  return ncclSuccess;
+}
+
+static ncclResult_t register_memory(ncclComm_t c, void* data, size_t bytes, bool window,
+                                    void** handle) {
+  const std::lock_guard lock(of_allocations);
+  Allocation* const memory = allocation_with(data, bytes);
+  if (!memory) return c->refuse("expected memory of ncclMemAlloc");
+  if (window && reinterpret_cast<std::uintptr_t>(data) % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+    return c->refuse("a window begins at a page");
+  ++memory->registered;
+  c->registrations.push_back({static_cast<const std::byte*>(data), bytes, window});
+  *handle = &c->registrations.back();
+  return ncclSuccess;
+}
+static ncclResult_t forget_memory(ncclComm_t c, void* handle, bool window) {
+  const auto found = std::find_if(c->registrations.begin(), c->registrations.end(),
+                                  [&](Registration& each) { return &each == handle; });
+  if (found == c->registrations.end() || found->window != window)
+    return c->refuse(window ? "no such window" : "no such registration");
+  const std::lock_guard lock(of_allocations);
+  --allocation_with(found->begin, found->bytes)->registered;
+  c->registrations.erase(found);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t c, void* data, size_t bytes, void** handle) {
+  return register_memory(c, data, bytes, false, handle);
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void* handle) {
+  return forget_memory(c, handle, false);
+}
+// Returns when all ranks have registered; where calls do not block, NCCL returns before.
+ncclResult_t ncclCommWindowRegister(ncclComm_t c, void* data, size_t bytes, ncclWindow_t* window,
+                                    int flags) {
+  if (flags != NCCL_WIN_COLL_SYMMETRIC) return c->refuse("expected a symmetric window");
+  void* handle = nullptr;
+  if (const auto result = register_memory(c, data, bytes, true, &handle); result != ncclSuccess)
+    return result;
+  *window = static_cast<ncclWindow_t>(handle);
+  Head& head = c->head();
+  head.lengths[c->rank] = bytes;
+  const auto size = static_cast<std::uint64_t>(c->size), last = ++head.windows + size - 1,
+             all = last - last % size;
+  if (!c->wait_until([&] { return head.windows >= all; })) return ncclInternalError;
+  bool equal = true;
+  for (int r = 0; r < c->size; ++r) equal = equal && head.lengths[r] == bytes;
+  // No rank may write a length of its next window before all have read these.
+  ++head.windows_compared;
+  c->wait_until([&] { return head.windows_compared >= all; });
+  return equal ? begun(*c) : c->refuse("the ranks' windows have different lengths");
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t window) {
+  return forget_memory(c, window, true);
 }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,

@@ -1,5 +1,6 @@
 // `ringside train --device cuda` and the benches of several processes, with a GPU each.
 #include <algorithm>
+#include <regex>
 
 #include "base/read_file.hpp"
 #include "tests/cli/commands/train/training.hpp"
@@ -181,4 +182,36 @@ TEST_CASE("NCCL may be older than the header, but not older than what is used of
   CHECK(contains(too_old.err,
                  "expected libnccl.so.2 to be NCCL 2.18.0 or newer, got 2.14.3: install a newer "
                  "NCCL"));
+}
+
+TEST_CASE(
+    "bench measures NCCL with plain buffers, with registered ones, and with symmetric windows") {
+  const auto bench = [](const std::string& backends, const char* version) {
+    return run_program({ringside_binary, "bench", "all_reduce", "-n", "3", "--bytes", "48KB",
+                        "--backends", backends, "--repeat", "1", "--queued", "3"},
+                       {{"RINGSIDE_STANDIN_DEVICES", "3"},
+                        {"RINGSIDE_STANDIN_NCCL", version},
+                        {"RINGSIDE_STANDIN_NCCL_COUNTS", "1"}},
+                       Seconds(100));
+  };
+  const Outcome measured = bench("nccl,nccl_registered,nccl_symmetric", "22809");
+  CAPTURE(measured.out);
+  CAPTURE(measured.err);
+  REQUIRE(measured.exit_code == 0);
+  const auto ranks_that_say = [&](const char* counts) {
+    const std::regex line(std::string("rank \\d: \\d+ calls, ") + counts);
+    return std::distance(std::sregex_iterator(measured.err.begin(), measured.err.end(), line), {});
+  };
+  CHECK(ranks_that_say("0 registered, 0 in windows") == 3);
+  CHECK(ranks_that_say("[1-9]\\d* registered, 0 in windows") == 3);
+  CHECK(ranks_that_say("0 registered, [1-9]\\d* in windows") == 3);
+  for (const char* row : {" nccl ", " nccl_registered ", " nccl_symmetric "})
+    CHECK(contains(measured.out, row));
+
+  const Outcome older = bench("nccl_symmetric", "22603");
+  CHECK(older.exit_code != 0);
+  CHECK(contains(older.err,
+                 "nccl_symmetric needs NCCL 2.27.0 or newer, in the library and in the header of "
+                 "the build, and one of them is 2.26.3: install a newer one, or measure nccl "
+                 "alone"));
 }
