@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #if defined(__AVX512F__)
-#define RINGSIDE_NEEDS "avx512f"  // as /proc/cpuinfo writes it
+#define RINGSIDE_NEEDS "avx512f"  // as Linux names it
 #elif defined(__AVX2__)
 #define RINGSIDE_NEEDS "avx2"
 #endif
