@@ -61,7 +61,8 @@ struct BenchOptions {
   std::vector<std::uint64_t>
       bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
   std::vector<std::string> backends{"tcp", "shm", "threads"};
-  int queued = 0;  // calls on a GPU that queue up, timed by its events; 0: each is waited for
+  int queued = 0;      // calls on a GPU that queue up, timed by its events; 0: each is waited for
+  bool graph = false;  // they are captured as a CUDA graph, which is launched at once
   bool both_places = false;  // measure each size out of place and in place
   bool in_place = false;     // measure each size in place; else where out of place does not fit
   bool announces = true;     // false: our own backends send messages only

@@ -71,8 +71,8 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
   for (int sample = 0; sample < block.samples; ++sample) {
     if (auto* const queue = dynamic_cast<collectives::cuda::DeviceBackend*>(&backend);
         queue && block.queued) {
-      record.seconds.push_back(
-          seconds_of_queued_call(*queue, block.call, input, output, block.batch));
+      record.seconds.push_back(seconds_of_queued_call(*queue, block.call, input, output,
+                                                      block.batch, block.graph && check));
       continue;
     }
     const auto start = Clock::now();

@@ -24,6 +24,7 @@ struct Block {
   int batch = 1;        // calls in a sample
   bool queued = false;  // they queue up on the device, whose events give the time
   bool in_place = false;
+  bool graph = false;  // queued calls are a CUDA graph; not of a limit, whose ranks share a stream
 };
 
 // The measurements of one rank over all its blocks.

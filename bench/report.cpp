@@ -82,12 +82,12 @@ Table bench_table(const std::vector<BenchRow>& rows) {
     const std::uint64_t bytes = call.count * size_of(call.type);
     const double algbw = algbw_gbps(row),
                  ratio = row.limit_gbps > 0 ? row.busbw_gbps / row.limit_gbps : 0;
-    table.rows.push_back({name_of(call.collective), row.ranks, name_of(call.type),
-                          collectives::reduces(call.collective) ? name_of(call.reduce) : "none",
-                          row.queued, row.in_place, bytes, row.backend, algorithm_text(row),
-                          row.selected, row.seconds * 1e6, row.p99_seconds * 1e6,
-                          row.longest_seconds * 1e6, row.predicted_seconds * 1e6, algbw,
-                          row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
+    table.rows.push_back(
+        {name_of(call.collective), row.ranks, name_of(call.type),
+         collectives::reduces(call.collective) ? name_of(call.reduce) : "none", row.queued,
+         row.in_place, bytes, row.backend + (row.graph ? " graph" : ""), algorithm_text(row),
+         row.selected, row.seconds * 1e6, row.p99_seconds * 1e6, row.longest_seconds * 1e6,
+         row.predicted_seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
   }
   return table;
 }

@@ -24,7 +24,8 @@ struct BenchRow {
   double busbw_gbps = 0;         // 10^9 bytes per second, like all bandwidths here
   double limit_gbps = 0;  // the busbw of the machine's limit; 0: there is no comparable limit
   std::int64_t wrong = 0;
-  int queued = 0;  // calls that queue up on a GPU (BenchOptions)
+  int queued = 0;      // calls that queue up on a GPU (BenchOptions)
+  bool graph = false;  // which are a CUDA graph
   bool in_place = false;
 };
 

@@ -175,6 +175,7 @@ class Bench {
         std::clamp(std::ceil(sample_seconds / std::max(seconds, 1e-8)), 1.0, 10000.0));
     if (options_.queued > 0) block.batch = options_.queued;
     block.queued = options_.queued > 0;
+    block.graph = options_.graph;
     const double fit = options_.seconds / std::max(seconds * block.batch, 1e-6);
     const int samples = options_.repeat.value_or(std::max(fewest_samples, static_cast<int>(fit)));
     block.samples = (samples + rounds - 1) / rounds;
@@ -223,7 +224,8 @@ class Bench {
                    .ranks = layout_.in_set.size,
                    .backend = contender.name,
                    .wrong = figures[i].wrong,
-                   .queued = options_.queued};
+                   .queued = options_.queued,
+                   .graph = options_.graph};
       row.ours = contender.ours();
       row.selected = row.ours && contender.algorithm == "auto";
       row.seconds = figures[i].seconds;

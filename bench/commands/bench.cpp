@@ -79,6 +79,10 @@ BenchOptions options_from(const BenchArguments& args) {
         make_schedules(collectives::algorithm_named(options.collective, name), ranks);
   for (const auto& file : args.plugins) options.backends.push_back(add_plugin(file));
   for (const auto& name : options.backends) bench_backend_named(name);
+  refuse_if(options.graph && options.queued == 0,
+            "--graph captures the calls of --queued: name how many");
+  refuse_if(options.graph && std::ranges::count(options.backends, "cuda_kernels") > 0,
+            "--graph: the ranks of cuda_kernels share a stream, so none can capture it");
   for (const auto& text : args.bytes) {
     options.bytes.push_back(parse_bytes(text));
     refuse_if(options.collective != collectives::Collective::barrier &&
@@ -281,6 +285,8 @@ void add_bench_command(CLI::App& app) {
       "Of backends on GPUs: put N calls on the GPU before waiting for them, and time them by its "
       "events. 0: wait for each call",
       not_negative());
+  option.flag("--graph", options.graph,
+              "Capture the --queued calls as a CUDA graph, and time its launch");
   const DeclaredOption in_place = option.flag(
       "--in-place", options.in_place,
       "One buffer on each rank, which is input and output. A size of which three do not fit in "

@@ -118,16 +118,34 @@ void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {
 }
 
 double seconds_of_queued_call(DeviceBackend& backend, const Call& call, const void* input,
-                              void* output, int calls) {
+                              void* output, int calls, bool as_graph) {
   const CudaEvent begin(cudaEventDefault, "making an event"),
       end(cudaEventDefault, "making an event");
   const auto stream = static_cast<cudaStream_t>(backend.stream());
+  const auto enqueue_all = [&] {
+    for (int i = 0; i < calls; ++i) backend.enqueue(call, input, output);
+  };
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t launchable = nullptr;
+  if (as_graph) {
+    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
+    enqueue_all();
+    check_cuda(cudaStreamEndCapture(stream, &graph), "ending a capture");
+    check_cuda(cudaGraphInstantiate(&launchable, graph, 0), "making a graph");
+  }
   backend.enqueue(call, input, output);  // the ranks begin together
   check_cuda(cudaEventRecord(begin, stream), "recording an event");
-  for (int i = 0; i < calls; ++i) backend.enqueue(call, input, output);
+  if (as_graph)
+    check_cuda(cudaGraphLaunch(launchable, stream), "launching a graph");
+  else
+    enqueue_all();
   check_cuda(cudaEventRecord(end, stream), "recording an event");
   backend.finish();
   check_cuda(cudaEventSynchronize(end), "waiting for an event");
+  if (as_graph) {
+    check_cuda(cudaGraphExecDestroy(launchable), "destroying a graph");
+    check_cuda(cudaGraphDestroy(graph), "destroying a graph");
+  }
   float milliseconds = 0;
   check_cuda(cudaEventElapsedTime(&milliseconds, begin, end), "reading the time of two events");
   return milliseconds * 1e-3 / calls;

@@ -56,8 +56,10 @@ class DeviceBackend : public Backend {
   Traffic traffic_;  // stays zero where a library does not report it
 };
 
-// Seconds of one call, by the device's clock, where `calls` of them queue up after a first one.
+// Seconds of one call, by the device's clock, where `calls` of them queue up after a first one; or
+// are captured as a CUDA graph before, and launched at once. Ranks that share a stream cannot
+// capture.
 double seconds_of_queued_call(DeviceBackend& backend, const Call& call, const void* input,
-                              void* output, int calls);
+                              void* output, int calls, bool as_graph = false);
 
 }  // namespace ringside::collectives::cuda

@@ -161,4 +161,5 @@ TEST_CASE("rehearsal: the archive's steps run, and a step that hangs or crashes 
   CHECK(of_two.at("all_reduce_nccl_Ring_LL128").size() == 4);  // two sizes, in two places
   CHECK(of_two.at("all_reduce_gpus").size() == 8);             // auto, two_shot, ring and nccl
   CHECK(of_two.at("all_reduce_nccl_memory").size() == 8);      // auto, and NCCL three times
+  CHECK(of_two.at("all_reduce_graphs").size() == 8);
 }

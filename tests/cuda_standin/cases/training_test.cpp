@@ -215,3 +215,27 @@ TEST_CASE(
                  "the build, and one of them is 2.26.3: install a newer one, or measure nccl "
                  "alone"));
 }
+
+TEST_CASE("bench captures queued calls as a CUDA graph") {
+  const auto bench = [](const Command& options) {
+    Command command{ringside_binary, "bench", "all_reduce", "-n", "3",
+                    "--bytes",       "48KB",  "--repeat",   "3",  "--graph"};
+    command.insert(command.end(), options.begin(), options.end());
+    return run_program(command, {{"RINGSIDE_STANDIN_DEVICES", "3"}}, Seconds(100));
+  };
+  const Outcome measured =
+      bench({"--backends", "cuda_ipc,nccl,nccl_symmetric", "--queued", "4", "--json", "-"});
+  CAPTURE(measured.err);
+  REQUIRE(measured.exit_code == 0);
+  const Json rows = Json::parse(measured.out);
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[2].at("backend") == "nccl_symmetric graph");
+  for (const Json& row : rows) {
+    CHECK(row.at("wrong") == 0);
+    CHECK(row.at("time_us") > 0);
+  }
+  CHECK(contains(bench({"--backends", "cuda_ipc"}).err,
+                 "--graph captures the calls of --queued: name how many"));
+  CHECK(contains(bench({"--backends", "cuda_kernels", "--queued", "4"}).err,
+                 "--graph: the ranks of cuda_kernels share a stream, so none can capture it"));
+}
