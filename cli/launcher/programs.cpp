@@ -16,11 +16,13 @@ std::filesystem::path folder_of_programs() {
 
 namespace {
 
-// The folder of the Python package: of this build, or of this installation.
+// The folder of the Python package: of this build, of an exported course, whose architectures share
+// it, or of this installation.
 std::filesystem::path python_folder() {
-  const std::filesystem::path built = folder_of_programs().parent_path() / "python";
-  if (std::filesystem::exists(built / "__main__.py")) return built;
-  return folder_of_programs().parent_path() / "share/ringside/python";
+  const std::filesystem::path root = folder_of_programs().parent_path();
+  for (const auto& folder : {root / "python", root.parent_path() / "python"})
+    if (std::filesystem::exists(folder / "__main__.py")) return folder;
+  return root / "share/ringside/python";
 }
 
 }  // namespace

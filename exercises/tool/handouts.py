@@ -219,8 +219,8 @@ def with_tables(page, exercises, lang):
     return page
 
 
-def page_of(lang):
-    return ROOT / "exercises" / ("README.md" if lang == "en" else f"README.{lang}.md")
+def page_of(lang, name="README"):
+    return ROOT / "exercises" / (f"{name}.md" if lang == "en" else f"{name}.{lang}.md")
 
 
 def faults_of_rubric(exercises):

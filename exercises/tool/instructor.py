@@ -1,11 +1,12 @@
 """The instructor's tool, exercises/ringside-exercises:
 
     export DIR [--exercises 01,15] [--from FOLDER] [--self-study]
-               [--lang en,zh] [--build FOLDER]
+               [--lang en,zh] [--build FOLDER] [--add OTHER_EXPORT]
         writes a course that students unpack: starters, the tool, headers,
         libraries, judges; with --self-study also solutions and the whole
         reference, for this machine where build/release is there; with
-        --from also exercises of your own
+        --from also exercises of your own; with --add also for the
+        architecture of another export, such as aarch64 beside x86_64
     new 50-my-exercise --from FOLDER [--lang en,zh]
         writes the files of an exercise of your own, with FILL IN wherever
         something is missing
@@ -124,8 +125,9 @@ def tracked(folder):
 def export(args):
     kit = chosen_kit(args)
     if not (kit.settings["portable"] or args.kit or args.self_study):
-        sys.exit(f"{args.build or ROOT / 'build/exercises'} is built for the processor of this machine: configure it with -DRINGSIDE_NATIVE=OFF")
+        sys.exit(f"{args.build or ROOT / 'build/exercises'} is built for this machine alone: configure it with GCC and -DRINGSIDE_NATIVE=OFF")
     out, hidden = Path(args.dir), Path(args.dir) / ".ringside"
+    here = hidden / kit.settings["architecture"]  # what depends on it; the rest is the same for all of them
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty: name a new folder")
     chosen = [kit.find(name) for name in args.exercises.split(",")] if args.exercises else kit.exercises
@@ -135,16 +137,22 @@ def export(args):
         copy(ROOT / path, hidden / "include" / path)
     for path in (path for path in tracked("exercises/judge") if path.endswith(".hpp")):
         copy(ROOT / path, hidden / "include" / path)
+    fmt, own_fmt = Path(kit.settings["fmt"]), hidden / "include/fmt"
+    own_fmt.mkdir(parents=True)
+    for path in fmt.glob("*.h"):  # of the version that the libraries were compiled with; a newer compiler would warn about it
+        (own_fmt / path.name).write_text("#pragma GCC system_header\n" + path.read_text())
+    (own_fmt / "LICENSE").write_text((fmt / "format.h").read_text().split("*/")[0].lstrip("/*\n").rstrip() + "\n")
     for exercise in chosen:
         export_exercise(kit, exercise, out, args)
+        copy(kit.judges[exercise["id"]], here / "judges" / f"{exercise['id']}.o")
     for path in kit.libraries:
-        copy(path, hidden / "lib" / Path(path).name)
-    copy(kit.program, hidden / "ringside-judge", 0o755)
-    for name in PROGRAMS:  # ./exercise ringside, which finds in ../lib what --device emulated needs
-        copy(Path(kit.ringside).with_name(name), hidden / "bin" / name, 0o755)
+        copy(path, here / "lib" / Path(path).name)
+    copy(kit.program, here / "ringside-judge", 0o755)
+    for name in PROGRAMS:  # ./exercise ringside, which finds in ../lib what --device emulated needs, and in ../../python its other commands
+        copy(Path(kit.ringside).with_name(name), here / "bin" / name, 0o755)
     for path in (path for path in tracked("python") if path.endswith((".py", ".json", ".css", ".js"))):  # the commands in Python
         copy(ROOT / path, hidden / path)
-    copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", hidden / "lib/libringside_emulated.so")
+    copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", here / "lib/libringside_emulated.so")
     if any(kits.trains(kit, each) for each in chosen):
         for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/mesh_model_ranks"):
             name = f"training/{name}.hpp"
@@ -157,12 +165,18 @@ def export(args):
     for path in (path for path in tracked("tools/gdb") if path.endswith(".py")):
         copy(ROOT / path, hidden / "gdb" / Path(path).relative_to("tools/gdb"))
     copy(ROOT / "exercises/tool/exercise", out / "exercise", 0o755)
+    for name in ("LICENSE", "NOTICE"):  # the same licence as libcrypto's
+        copy(ROOT / name, hidden / name)
+    for name in ("Dockerfile", "devcontainer.json"):
+        copy(ROOT / "exercises/devcontainer" / name, out / ".devcontainer" / name)
     for lang in args.lang:  # the front page, without what speaks of the repository: the note above and the last section
         page = handouts.with_tables(handouts.page_of(lang).read_text(), chosen, lang)
         page = re.sub(r"^> .*\n\n", "", page, count=1, flags=re.M)
         (out / handouts.page_of(lang).name).write_text(page[:page.rindex("\n## ")])
     copy(ROOT / "exercises/programs.md", out / "programs.md")
     for lang in args.lang:
+        name = handouts.page_of(lang, "install").name
+        copy(ROOT / "exercises" / name, out / name)
         copy(ROOT / f"exercises/measure/handout.{lang}.md", out / f"measure/handout.{lang}.md")
     copy(ROOT / "exercises/assistants.md", out / "AGENTS.md")
     if args.self_study:
@@ -177,13 +191,38 @@ def export(args):
     commit = told_by_git("rev-parse", "HEAD") or ""
     programs = {each["id"]: f"judges/{each['id']}" for each in chosen if each["id"] in kit.programs}
     for id, name in programs.items():
-        copy(kit.programs[id], hidden / name, 0o755)
-    write_json(hidden / "kit.json", {
-        "version": commit, "root": "include", "compiler": "c++", "portable": kit.settings["portable"], "flags": kit.flags, "link": kit.link,
+        copy(kit.programs[id], here / name, 0o755)
+    write_json(here / "kit.json", {
+        "version": commit, "root": "../include", "compiler": "c++", "portable": kit.settings["portable"], "flags": kit.flags, "link": kit.link,
         "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "bin/ringside",
         "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
     write_manifest(out)
-    print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, to {out}")
+    if args.add:
+        add_architectures(out, Path(args.add))
+    print(f"wrote {len(chosen)} exercises, {sum(each['points'] for each in chosen)} points, for {' and '.join(kits.kits_in(out))}, to {out}")
+
+
+def add_architectures(out, other):
+    """Copies the architectures of another export of the same course. Ends the program where it is not the same."""
+    mine, theirs = kits.kits_in(out), kits.kits_in(other)
+    refuse = lambda why: sys.exit(f"{out} is for {' and '.join(mine)} alone, because {other} cannot be added: {why}")
+    if not theirs or not (other / "MANIFEST").exists():
+        refuse("it is no exported course")
+    if both := mine.keys() & theirs.keys():
+        refuse(f"both are for {' and '.join(sorted(both))}")
+    settings = [json.loads(next(iter(files.values())).read_text()) for files in (mine, theirs)]
+    for what, of in (("versions", lambda kit: kit["version"] or "unknown"), ("exercises", lambda kit: ", ".join(sorted(kit["judges"])))):
+        if of(settings[0]) != of(settings[1]):
+            refuse(f"the {what} are not the same: {of(settings[0])} here, {of(settings[1])} there; export both from one commit, with the same --exercises")
+    if changed := next(manifest_faults(other, everything=True), None):
+        refuse(f"its {changed} is not as in its MANIFEST: export it again")
+    ours, its = manifest(out), manifest(other)
+    of_architecture = {name for name in ours.keys() | its.keys() if re.match(rf"\.ringside/({'|'.join(map(re.escape, [*mine, *theirs]))})/", name)}
+    if differ := sorted(name for name in (ours.keys() | its.keys()) - of_architecture if ours.get(name) != its.get(name)):
+        refuse(f"{differ[0]} is not the same file in both")
+    for name in its.keys() & of_architecture:
+        copy(other / name, out / name, (other / name).stat().st_mode & 0o777)
+    write_manifest(out)
 
 
 def languages(text):
@@ -207,7 +246,6 @@ def export_exercise(kit, exercise, out, args):
     # Without edits, which show the reference: with the names and sentences of wrong answers a verdict can be named.
     public = {**{key: value for key, value in exercise.items() if key not in ("attacks", "folder")}, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
-    copy(kit.judges[id], hidden / "judges" / f"{id}.o")
     if args.self_study:
         cut.write(cut.student_files(ROOT, exercise, stub=False), hidden / "solutions" / id)
 
@@ -254,7 +292,7 @@ def write_json(path, value):
 def write_manifest(out):
     """MANIFEST: the sha256 of every file, sorted. Modes do not depend on the umask."""
     lines = []
-    for path in sorted(path for path in out.rglob("*") if path.is_file()):
+    for path in sorted(path for path in out.rglob("*") if path.is_file() and path != out / "MANIFEST"):
         path.chmod(0o755 if os.access(path, os.X_OK) else 0o644)
         lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}\n")
     (out / "MANIFEST").write_text("".join(lines))
@@ -300,13 +338,17 @@ def furnish(course, code, hide):
     return all([mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "none", folder) for folder in sorted(covered, reverse=True)])  # inner ones first
 
 
-def manifest_faults(course):
-    """Files of the course that are not as they were exported."""
-    for line in Path(course, "MANIFEST").read_text().splitlines():
-        digest, name = line.split("  ", 1)
+def manifest(course):
+    """{file: sha256} of an exported course."""
+    return {name: digest for digest, name in (line.split("  ", 1) for line in Path(course, "MANIFEST").read_text().splitlines())}
+
+
+def manifest_faults(course, everything=False):
+    """Files of the course that are not as they were exported: of those that grade, or of all."""
+    for name, digest in manifest(course).items():
         path = Path(course, name)
-        if not name.startswith(".ringside/"):
-            continue  # handouts and starters: nothing that grades
+        if not (everything or name.startswith(".ringside/")):
+            continue  # handouts and starters
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             yield name
 
@@ -340,7 +382,7 @@ def one(args):
             kits.CONFINED = [*NO_RIGHTS, "--"]
     else:
         not_allowed.append("a sandbox of its own")
-    kit = kits.Kit(Path(course) / ".ringside/kit.json")
+    kit = kits.kit_in(course)
     exercise = kit.find(given["exercise"])
     with tempfile.TemporaryDirectory(prefix="ringside-grade-") as build:
         Path(build).chmod(0o711)
@@ -391,7 +433,7 @@ def hidden_folders(args):
 
 def leaderboard(args):
     """One submission at a time: what runs beside it would slow it down."""
-    key, kit, out, walls = key_in(args.key), kits.Kit(Path(args.course) / ".ringside/kit.json"), Path(args.out), sandbox()
+    key, kit, out, walls = key_in(args.key), kits.kit_in(args.course), Path(args.out), sandbox()
     if not walls:
         print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
     able = [each for each in kit.exercises if kits.trains(kit, each) and kits.train_option(each) == "--parallel" and not each.get("lossy")]
@@ -423,7 +465,7 @@ def leaderboard(args):
 
 def grade(args):
     key = key_in(args.key)
-    kit, out, walls = kits.Kit(Path(args.course) / ".ringside/kit.json"), Path(args.out), sandbox()
+    kit, out, walls = kits.kit_in(args.course), Path(args.out), sandbox()
     if not walls:
         print("warning: unshare is not allowed here: submissions run without a sandbox of their own", file=sys.stderr)
     wanted = list(filter(None, args.format.split(",")))
@@ -537,6 +579,7 @@ def main():
     with_own(command)
     command.add_argument("--self-study", action="store_true",
                          help="with solutions and the whole reference; default: without them, and without headers that hold an answer")
+    command.add_argument("--add", metavar="OTHER_EXPORT", help="with the architecture of another export of the same version and exercises")
     command.set_defaults(run=export)
     command = commands.add_parser("new", help="write the files of an exercise of your own")
     command.add_argument("name", help="a free number and a name, such as 50-my-exercise")

@@ -2,13 +2,14 @@
 
 A kit is what that takes: kit.json names the root of the headers and exercises, the compiler and its
 flags, the libraries, a judge's object for each exercise, and the program that judges. The build
-makes one in build/PRESET/exercises; every export holds one.
+makes one in build/PRESET/exercises; every export holds one for each architecture.
 """
 import contextlib
 import hashlib
 import hmac
 import json
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -111,6 +112,22 @@ class Kit:
             raise SystemExit(f"there is no exercise {name}; there are "
                              + ", ".join(each["id"] for each in self.exercises))
         return found[0]
+
+
+def kits_in(course):
+    """{architecture: kit.json} of an exported course."""
+    return {file.parent.name: file for file in sorted(Path(course, ".ringside").glob("*/kit.json"))}
+
+
+def kit_in(course):
+    """The kit of this machine in an exported course. Ends the program where the course has none."""
+    here, files = platform.machine(), kits_in(course)
+    if platform.system() != "Linux":
+        raise SystemExit(f"the course runs on Linux, and this machine has {platform.system()}: install.md says how to get Linux on it")
+    if here not in files:
+        raise SystemExit(f"this course is for {' and '.join(files) or 'no architecture'}, and this machine is {here}: ask for a course "
+                         f"that is for {here}, too (instructors: ringside-exercises export --add), or use another machine (install.md)")
+    return Kit(files[here])
 
 
 # ---- Compiling
@@ -294,9 +311,6 @@ def compile_student(kit, exercise, folder, build):
     if linked.returncode != 0:
         refuse_busy_machine(linked.stderr)
         missing = re.findall(r"undefined reference to `([^']*)'", linked.stderr)
-        if missing and (version := re.match(r"fmt::v\d+", missing[0])):
-            raise Broken("judge error", f"the course needs {version[0]}, and libfmt here is another one: "
-                         "ask for a course that was exported on your release of Debian or Ubuntu")
         raise Broken("does not compile", f"declared, but not defined: {missing[0]}" if missing else linked.stderr[-500:])
     return str(program), output
 
@@ -376,7 +390,7 @@ class Runner:
         self.environment |= environment or {}
         if self.sanitized:
             self.environment["RINGSIDE_ONEDNN"] = "off"  # see .ci/run
-        for key in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
+        for key in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):  # the first: where a server has its OpenBLAS
             if key in os.environ:
                 self.environment[key] = os.environ[key]
         self.limits = LIMITS if shutil.which("prlimit") and not self.sanitized else []

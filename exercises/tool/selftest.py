@@ -3,7 +3,8 @@
     selftest.py KIT anchors        every text that exercise.json names occurs once in the reference, and every edit of the clinic; there are three wrong answers
                                    and three variants; what a handout refuses in words has a test; hints keep to the terms of docs/glossary.md in both languages
     selftest.py KIT exported       two exports are equal, without model answers; every starter in them is "not written", and every line
-                                   `./exercise ringside ...` of their handouts runs
+                                   `./exercise ringside ...` of their handouts runs; exports of two architectures can be joined, and a course
+                                   says which it has; of a portable build, programs need nothing but libc, libstdc++ and a BLAS
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp, and its verdict has the forms of `formats`
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
@@ -42,6 +43,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -256,7 +258,7 @@ def cuda(kit, exercise):
 
         if typed(PATH="/usr/bin:/bin", CUDA_HOME="/nowhere") != (1, NO_NVCC) and not shutil.which("nvcc", path="/usr/bin:/bin"):
             yield f"without nvcc `./exercise gpu` says {typed(PATH='/usr/bin:/bin', CUDA_HOME='/nowhere')}, expected {NO_NVCC}"
-        exported_kit = kits.Kit(course / ".ringside/kit.json")  # nvcc finds all that it needs in it
+        exported_kit = kits.kit_in(course)  # nvcc finds all that it needs in it
         try:
             cut.write(cut.student_files(kit.root, exercise, stub=False), own)
             if not kits.compile_for_gpu(exported_kit, exported_kit.exercises[0], own, f"{folder}/gpu.ptx", "-arch=sm_90", "-ptx"):
@@ -690,11 +692,14 @@ def exported(kit, exercise):
         for page in (page for page in course.rglob("*") if page.suffix in (".md", ".json", ".txt", ".py", ".hpp", ".cpp")):
             if shown := next((line for line in answers if line in page.read_text()), None):
                 yield f"the export shows a model answer of rubric.md, in {page.relative_to(course)}: {shown}"
-        if shutil.which("gdb") and not shows_tensors(course / ".ringside/ringside-judge"):
+        if shutil.which("gdb") and not shows_tensors(Path(kits.kit_in(course).program)):
             yield "gdb cannot show a tensor in the export: tensor.cpp was compiled without debug information"
         emulated = ["ringside", "train", "--device", "emulated", "--steps", "1", "--layers", "1", "--sequence", "8", "--batch", "1"]
         if said := subprocess.run(["./exercise", *emulated], cwd=course, capture_output=True, text=True).stderr:
             yield f"`./exercise {' '.join(emulated)}`: {said}"
+        yield from needed_by(kit, course)
+        yield from faults_of_add()
+        yield from other_packages(course)
     told = subprocess.run(["./exercise", "check", exercise["id"]], cwd=course, capture_output=True, text=True).stdout
     if ": not written, 0 of" not in told:
         yield f"the starter in the export: {told}"
@@ -702,7 +707,7 @@ def exported(kit, exercise):
         with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
             cut.write(cut.student_files(kit.root, exercise, stub=False), folder)
             try:
-                kits.compile_strategy(kits.Kit(course / ".ringside/kit.json"), exercise, folder, folder)
+                kits.compile_strategy(kits.kit_in(course), exercise, folder, folder)
             except kits.Broken as broken:
                 yield f"`./exercise train` with the reference in the export: {broken.status}: {broken.says[0]}"
     yield from typed(course, exercise)
@@ -714,6 +719,83 @@ def exported(kit, exercise):
     seen = Path(inside(entry["args"][-1]), "0.json")
     if not seen.exists() or "is not yet written" not in seen.read_text():
         yield f"the debugger's entry {entry['name']} does not reach the starter"
+
+
+def needed_by(kit, course):
+    """The shared libraries that an export needs, and that a student's machine may lack or have in another version."""
+    if not kit.settings["portable"]:
+        print("SKIPPED: which libraries an export needs, because this build is for its own machine: build/exercises is for others", flush=True)
+        return
+    for path in (course / name for name in instructor.manifest(course)):
+        with path.open("rb") as file:
+            if file.read(4) != b"\x7fELF":
+                continue
+        told = subprocess.run(["readelf", "-d", path], capture_output=True, text=True).stdout
+        for name in re.findall(r"\(NEEDED\) .*\[(.*)\]", told):
+            if not re.match(r"(?:libc|libm|libstdc\+\+|libgcc_s|libgomp|libopenblas|ld-linux-[\w-]+)\.so", name):
+                yield f"{path.relative_to(course)} in the export needs {name}"
+    for option in set(kits.kit_in(course).link) & {"-lfmt", "-lcrypto"}:
+        yield f"a student's program is linked with {option}"
+
+
+def faults_of_add():
+    """`export --add`. The second architecture is a copy of this one under another name."""
+    here, other = platform.machine(), "made_up"
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        alone, there, both = (Path(folder, name) for name in ("alone", "there", "both"))
+
+        def export(course, *options):
+            subprocess.run([sys.executable, instructor.__file__, "export", course, "--exercises", "00", "--kit", sys.argv[1], *options], check=True, stdout=subprocess.DEVNULL)
+
+        export(alone)
+        shutil.copytree(alone, there)
+        (there / ".ringside" / here).rename(there / ".ringside" / other)
+        instructor.write_manifest(there)
+        export(both, "--add", there)
+        if set(kits.kits_in(both)) != {here, other} or list(instructor.manifest_faults(both, everything=True)):
+            yield f"export --add: the course is for {', '.join(kits.kits_in(both))}; not as in MANIFEST: {list(instructor.manifest_faults(both, everything=True))}"
+        if Path(kits.kit_in(both).program).parent.name != here:
+            yield f"a course for {here} and {other} takes {kits.kit_in(both).program}"
+        says = f"this course is for {other}, and this machine is {here}: ask for a course that is for {here}, too"
+        Path(folder, "key").write_text("0123456789abcdef")
+        for command in (["./exercise", "list"], [instructor.__file__, "grade", ".", "--course", ".", "--key", f"{folder}/key", "--out", f"{folder}/results"]):
+            for course, status in ((there, 1), (both, 0)):
+                if course == there or command[0] == "./exercise":
+                    told = subprocess.run([sys.executable, *command], cwd=course, capture_output=True, text=True)
+                    if told.returncode != status or told.stderr.startswith(says) != (status == 1):
+                        yield f"{' '.join(command[:2])} in a course for {', '.join(kits.kits_in(course))}: exit status {told.returncode}, {told.stderr}"
+        kit_json, handout, before = f".ringside/{other}/kit.json", "00-mean-of-ranks/handout.en.md", instructor.manifest(alone)
+        for course, name, edit, why in (
+                (Path(folder), None, None, "it is no exported course"), (alone, None, None, f"both are for {here}"),
+                (there, kit_json, lambda text: text.replace('"version": "', '"version": "0'), "the versions are not the same: "),
+                (there, kit_json, lambda text: text.replace('"00-mean', '"99-mean'), "the exercises are not the same: 00-mean-of-ranks here, 99-mean-of-ranks there"),
+                (there, handout, str.upper, f"its {handout} is not as in its MANIFEST: export it again"),
+                (there, handout, str.lower, f"{handout} is not the same file in both")):
+            if name:
+                course = shutil.copytree(course, Path(folder, "changed"), dirs_exist_ok=True)
+                (course / name).write_text(edit((course / name).read_text()))
+            if "same file" in why:
+                instructor.write_manifest(course)
+            try:
+                instructor.add_architectures(alone, course)
+                yield f"export --add takes a course of which it should say \"{why}\""
+            except SystemExit as refused:
+                if why not in str(refused):
+                    yield f"export --add says \"{refused}\", expected \"{why}\""
+        if instructor.manifest(alone) != before or set(kits.kits_in(alone)) != {here}:
+            yield "a course that could not be added is there in part"
+        instructor.add_architectures(there, alone)
+        if (there / "MANIFEST").read_bytes() != (both / "MANIFEST").read_bytes():
+            yield "a course depends on which of its architectures was exported first"
+
+
+def other_packages(course):
+    """Pages and the dev container name the same packages."""
+    packages = "g++ gdb libopenblas-openmp-dev python3"
+    for name in ("README.md", "README.zh.md", "install.md", "install.zh.md", ".devcontainer/Dockerfile"):
+        named = {each.strip() for each in re.findall(r"g\+\+ [a-z][\w +-]*", (course / name).read_text())}
+        if named != {packages}:
+            yield f"{name} names the packages {sorted(named)}, expected {packages}"
 
 
 def typed(course, exercise):

@@ -49,7 +49,7 @@ class Course:
     def __init__(self, folder):
         self.folder = Path(folder).resolve()
         self.hidden = self.folder / ".ringside"
-        self.kit = kits.Kit(self.hidden / "kit.json")
+        self.kit = kits.kit_in(self.folder)
         self.lang = "zh" if os.environ.get("LANG", "").startswith("zh") else "en"
 
     # What the tool remembers: the last verdicts, and how many hints were read.
@@ -268,8 +268,8 @@ class Course:
 
 
 def main(folder, arguments):
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `./exercise list | head`
     course = Course(folder)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `./exercise list | head`
     command, *rest = arguments or ["watch"]
     with_exercise = {"hint": course.hint, "debug": course.debug, "gpu": course.gpu, "reset": course.reset}
     try:

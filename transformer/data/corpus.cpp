@@ -163,16 +163,21 @@ Text read_text(const std::vector<fs::path>& paths) {
 }
 
 fs::path default_corpus() {
-  fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
+  const fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
   require(!headers.empty(),
           "the C++ standard library headers were not found when this program was built: name a "
           "text with --data");
   std::error_code error;
-  require(fs::is_directory(headers, error),
-          "the C++ standard library headers at {}, which this program was built with, are gone: "
-          "name a text with --data",
-          headers.string());
-  return headers;
+  if (fs::is_directory(headers, error)) return headers;
+  fs::path others;  // an exported course runs on other releases, which have other versions
+  for (const auto& version : fs::directory_iterator("/usr/include/c++", error))
+    others = std::max(others, version.path());
+  require(
+      !others.empty(),
+      "the C++ standard library headers at {}, which this program was built with, are gone, and "
+      "/usr/include/c++ has no others: name a text with --data",
+      headers.string());
+  return others;
 }
 
 }  // namespace ringside::transformer

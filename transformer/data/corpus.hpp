@@ -70,8 +70,9 @@ struct Text {
 // contains no text.
 Text read_text(const std::vector<std::filesystem::path>& paths);
 
-// The C++ standard library headers of the compiler that built this program: about ten megabytes of
-// real text on every machine that can build it. Throws Error if they no longer exist.
+// The C++ standard library headers of the compiler that built this program, or else those in
+// /usr/include/c++: about ten megabytes of real text on every machine with a compiler. Throws Error
+// if there are none.
 std::filesystem::path default_corpus();
 
 }  // namespace ringside::transformer

@@ -1,0 +1,2 @@
+// fmt's functions as a static library: cmake/RingsideStatic.cmake.
+#include <fmt/format.h>
