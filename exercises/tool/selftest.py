@@ -7,7 +7,8 @@
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp, and its verdict has the forms of `formats`
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
-    selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
+    selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, by --program and as answer.py in its folder, and a program that
+                                   fails is told so
     selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit (44, which computes itself: to 1e-9), and a starter says what is
                                    missing; on meshes with tensor and pipeline parallel it has the numbers of one process
     selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; on a GPU they give the
@@ -138,6 +139,15 @@ def programs(kit, exercise):
     verdict = checked(kit, exercise, {}, command=answers, deadline=kits.PATIENT)
     if verdict["status"] != "right":
         yield f"answers.py: {described(verdict)}"
+    files = {**cut.student_files(kit.root, exercise), "answer.py": program_text()}
+    for what, code, says in (("answer.py beside the starter", files, None), ("two programs", {**files, "answer": "#!/bin/sh\n"}, "answer and answer.py are programs: keep one"),
+                             ("a wrong program beside a right answer", {**cut.student_files(kit.root, exercise, stub=False), "answer.py": "print(0)\n"}, None),
+                             ("no program", {"answer.js": "console.log(0)\n"}, "answer.js is no program: expected a first line such as #!/usr/bin/env node")):
+        if exercise["id"] != "04-barrier" and "beside" not in what:
+            continue  # once is enough
+        verdict = checked(kit, in_one_world(exercise), code, deadline=kits.PATIENT)
+        if (verdict["score"] != exercise["points"]) == (says is None) or (says or "") not in described(verdict):
+            yield f"{what}: expected {says or 'full points'}; {verdict['status']}: {described(verdict)}"
     for command, says in (("exit", "ended without an answer to"), ("echo hello; cat", "expected one line of JSON"),
                           ("echo '{}'; cat", "has not the form that programs.md shows|has no integer 'chunks'")):
         verdict = checked(kit, exercise, {}, command=f"sh -c {shlex.quote(command)}", only=exercise["cases"][0]["id"])
@@ -516,9 +526,13 @@ def attacks(kit, exercise):
 
 
 def attacked(kit, exercise):
+    graded = [each for each in exercise.get("attacks", []) if "grade" in each["status"]]
+    yield from graded_attacks(kit, exercise, graded) if graded else ()
     for attack in exercise.get("attacks", []):
-        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
+        files = attack_files(kit, exercise, attack)
         for transport, status in attack["status"].items():
+            if transport == "grade":
+                continue
             mine = f"ringside-attack-{os.getpid()}-"
             verdict = checked(kit, exercise, files, prefix=mine, transport=transport, deadline=3 if status == "hangs" else kits.PATIENT)
             if verdict["status"] != status:
@@ -529,6 +543,45 @@ def attacked(kit, exercise):
                 print(f"{attack['id']} over {transport}: {status}: {described(verdict)[:200]}")
             if left := left_behind(mine):
                 yield f"{attack['id']} over {transport}: {len(left)} processes were left behind"
+
+
+def attack_files(kit, exercise, attack):
+    """{file name: text}: the reference, edited; or the right program, with lines before it begins to read."""
+    if "program" not in attack:
+        return cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
+    return {"answer.py": program_text(attack["program"].replace("ROOT", str(kit.root)))}
+
+
+def program_text(lines=""):
+    """The program of answers.py, with these lines before it begins to read."""
+    return cut.replace_once(Path(__file__).with_name("answers.py").read_text(), "\nfor line in sys.stdin:", f"\n{lines}\nfor line in sys.stdin:", "answers.py")
+
+
+def graded_attacks(kit, exercise, graded):
+    """A class in which each student hands in one of these attacks, and alice an archive with a right program that has no right to be run."""
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        submissions = Path(folder, "submissions")
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", exercise["id"], "--kit", sys.argv[1]],
+                       check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        for attack in graded:
+            files = {name: text.replace("SUBMISSIONS", str(submissions)) for name, text in attack_files(kit, exercise, attack).items()}
+            cut.write(files, submissions / attack["id"] / exercise["id"])
+        cut.write({**cut.student_files(kit.root, exercise), "answer": program_text(), "answer.c": "int main;\n"}, f"{folder}/alice/{exercise['id']}")
+        shutil.make_archive(str(submissions / "alice"), "zip", f"{folder}/alice")
+        done = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key",
+                               "--out", f"{folder}/results"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if "does not allow" in done.stderr or "not allowed" in done.stderr:
+            print("SKIPPED: grading of programs that cheat, because this machine does not allow a sandbox", flush=True)
+            return
+        for attack in [*graded, {"id": "alice", "status": {"grade": "right"}}]:
+            verdict = json.loads(Path(folder, "results", f"{attack['id']}.json").read_text())["exercises"][0]
+            if verdict["status"] != attack["status"]["grade"] or attack.get("says", "") not in described(verdict):
+                yield f"{attack['id']}, graded: expected {attack['status']['grade']} {attack.get('says', '')}; {described(verdict) or verdict['status']}; {done.stderr[-300:]}"
+            elif "--verbose" in sys.argv:
+                print(f"{attack['id']}, graded: {verdict['status']}: {described(verdict)[:200]}")
+        if left := left_behind("ringside-grade-"):
+            yield f"graded programs left {len(left)} processes behind"
 
 
 def left_behind(prefix):
@@ -585,7 +638,9 @@ def class_run():
         Path(folder, "key").write_text("0123456789abcdef")
         for student, exercise in itertools.product(students, exercises):
             of_student = student if exercise["id"].startswith("16") else "nobody"
-            cut.write(harmful_files(kit, exercise, of_student, submissions), submissions / student / exercise["id"])
+            by_program = exercise.get("any_language") and student.endswith(("3", "7"))  # of every fifth student
+            files = {"answer.py": program_text()} if by_program else harmful_files(kit, exercise, of_student, submissions)
+            cut.write(files, submissions / student / exercise["id"])
         began = time.monotonic()
         told = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key", "--out", results],
                               capture_output=True, text=True)

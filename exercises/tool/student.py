@@ -3,7 +3,7 @@
     ./exercise                 checks the exercise you are at, and again each time you save a file
     ./exercise check [15]      checks one exercise, or all; exit status 0 if all are right
     ./exercise check 01 --program ./ring.py
-                               checks answers of a program in any language (programs.md)
+                               checks answers of a program in any language (programs.md); as 01-.../answer.py you hand it in
     ./exercise list            all exercises, their points and where you are
     ./exercise hint 15         the next of three hints
     ./exercise debug 15 [CASE] gdb in your function: all ranks are threads of one process
@@ -68,6 +68,10 @@ class Course:
     def sources(self, exercise):
         return [self.where(exercise) / Path(file).name for file in cut.files_of(exercise)]
 
+    def answers(self, exercise):
+        """The sources, and a program in another language."""
+        return [*(path for path in self.sources(exercise) if path.exists()), *kits.programs_in(exercise, self.where(exercise))]
+
     def check(self, exercise, command=None):
         doing = {}
 
@@ -102,8 +106,8 @@ class Course:
         # Looking at a few dozen times of change takes 1 ms, and works on every file system.
         seen = {}
         while True:
-            now = {path: path.stat().st_mtime_ns for each in self.kit.exercises for path in self.sources(each) if path.exists()}
-            changed = next((each for each in self.kit.exercises if any(seen.get(path) != now.get(path) for path in self.sources(each))), None)
+            now = {path: path.stat().st_mtime_ns for each in self.kit.exercises for path in self.answers(each)}
+            changed = next((each for each in self.kit.exercises if any(seen.get(path) != now.get(path) for path in self.answers(each))), None)
             exercise = changed if seen else self.current()
             seen = now
             if exercise is None and not changed and not self.current():
@@ -258,7 +262,7 @@ class Course:
     def submit(self):
         verdicts = self.memory()["verdicts"]
         with tarfile.open(self.folder / "submission.tar.gz", "w:gz") as archive:
-            for path in [*(path for each in self.kit.exercises for path in self.sources(each) if path.exists()), *self.folder.glob("measure/[rs]*")]:
+            for path in [*(path for each in self.kit.exercises for path in self.answers(each)), *self.folder.glob("measure/[rs]*")]:
                 archive.add(path, str(path.relative_to(self.folder)))
             text = json.dumps(kits.verdict(self.kit, "home", [verdicts[each["id"]] for each in self.kit.exercises if each["id"] in verdicts]))
             entry = tarfile.TarInfo("verdict.json")
