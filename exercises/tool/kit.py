@@ -102,6 +102,7 @@ class Kit:
         self.ringside = path(kit["ringside"])  # the trainer, where an exercise has a train.cpp
         self.judges = {id: path(each) for id, each in kit["judges"].items()}
         self.programs = {id: path(each) for id, each in kit.get("programs", {}).items()}  # of exercises that `program` does not judge
+        self.python = kit.get("python") and path(kit["python"])  # the folder of the package ringside, with its library
         self.settings = kit
         self.exercises = [each for each in cut.load_all(self.root) if each["id"] in self.judges]
 
@@ -565,7 +566,7 @@ def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, comp
     """The verdict of one exercise: of what is in `folder`, or of the program that `command` starts. `compiled` is what
     compile_student returned, where many checks are made of the same code. Where a folder holds several forms of an answer, the better
     one counts."""
-    forms = [] if how.get("command") or compiled else forms_in(exercise, folder)
+    forms = [] if how.get("command") or how.get("language") or compiled else forms_in(exercise, folder)
     verdicts = [check_one(kit, exercise, folder, build, hidden, jobs, only, compiled, **each, **how) for each in forms or [{}]]
     return max(verdicts, key=lambda each: each["score"])
 
@@ -574,13 +575,15 @@ def forms_in(exercise, folder):
     """The forms of an answer in this folder, as arguments of check_one(): C++ is {}. One that is a starter counts only where no other is there."""
     programs = programs_in(exercise, folder)
     forms = [{"programs": programs}] * bool(programs)
+    if "python" in exercise and (path := Path(folder, exercise["python"]["file"])).is_file():
+        forms.append({"language": "python", "is_starter": " is not yet written" in path.read_text(errors="replace")})
     forms.append({"is_starter": is_starter(exercise, folder)})
     written = [each for each in forms if not each.get("is_starter")] or forms[:1]
     return [{key: value for key, value in each.items() if key != "is_starter"} for each in written]
 
 
-def check_one(kit, exercise, folder, build, hidden, jobs, only, compiled, programs=(), **how):
-    """The verdict of the C++ code in `folder`, or of the program among `programs`."""
+def check_one(kit, exercise, folder, build, hidden, jobs, only, compiled, programs=(), language="c++", **how):
+    """The verdict of the C++ code in `folder`, of the program among `programs`, or of the answer in Python."""
     began = time.monotonic()
     cases = []
     result = {"id": exercise["id"], "status": "right", "score": 0, "max": exercise["points"], "seconds": 0, "cases": cases}
@@ -588,11 +591,17 @@ def check_one(kit, exercise, folder, build, hidden, jobs, only, compiled, progra
         if programs:
             how["command"] = command_of(programs)
             result["program"] = Path(shlex.split(how["command"])[-1]).name
-        program, warnings = (kit.program_of(exercise), "") if how.get("command") else compiled or compile_student(kit, exercise, folder, build)
-        result["compile_seconds"] = round(time.monotonic() - began, 2)
-        if "warning:" in warnings:
-            result["warnings"] = warnings
-        runner = Runner(kit, program, exercise, **how)
+        if language == "python":
+            import torch_form  # which imports this file
+
+            result["language"] = language
+            runner = torch_form.runner(kit, exercise, folder, **how)
+        else:
+            program, warnings = (kit.program_of(exercise), "") if how.get("command") else compiled or compile_student(kit, exercise, folder, build)
+            result["compile_seconds"] = round(time.monotonic() - began, 2)
+            if "warning:" in warnings:
+                result["warnings"] = warnings
+            runner = Runner(kit, program, exercise, **how)
         runs = [(case, case["worlds"], False) for case in exercise["cases"] if only in (None, case["id"])]
         if hidden:
             runs += [({**case, "points": 0}, case["hidden"], True) for case in exercise["cases"] if case.get("hidden")]

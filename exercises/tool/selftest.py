@@ -9,6 +9,8 @@
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
     selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, by --program and as answer.py in its folder, and a program that
                                    fails is told so
+    selftest.py KIT python         answers with torch, of the exercises that have this form: the reference has full points, hidden worlds included, so do the variants, the
+                                   starter is "not written", wrong answers and attacks are told what they are, and a class is graded. Skipped where there is no torch
     selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit (44, which computes itself: to 1e-9), and a starter says what is
                                    missing; on meshes with tensor and pipeline parallel it has the numbers of one process
     selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; on a GPU they give the
@@ -37,6 +39,7 @@
 
 --piece=K/N proves every Nth exercise, from the Kth on.
 """
+import ast
 import atexit
 import functools
 import itertools
@@ -66,6 +69,7 @@ import meshes
 import published
 import report as reports
 import submissions
+import torch_form
 
 COURSE_KEY = b"exercises-test"
 TRANSPORTS = ("threads", "shm", "tcp")
@@ -153,6 +157,97 @@ def programs(kit, exercise):
         verdict = checked(kit, exercise, {}, command=f"sh -c {shlex.quote(command)}", only=exercise["cases"][0]["id"])
         if not re.search(says, str(verdict["cases"][0].get("says", [""])[0])):
             yield f"a program that does \"{command}\": expected \"{says}\"; {described(verdict)}"
+
+
+def python(kit, exercise):
+    if not torch_form.offered(exercise):
+        return
+    if not torch_form.installed_torch():
+        print(f"SKIPPED: {exercise['id']} in Python, because there is no torch (RINGSIDE_TORCH_PYTHON names a Python that has it)", flush=True)
+        return
+    judged = lambda text, of=exercise, **how: checked(kit, of, {torch_form.file_of(exercise): text}, language="python", **how)
+    file, text, seen = torch_form.file_of(exercise), torch_form.reference(exercise), torch_form.view(exercise)
+    right = judged(text, hidden=True)
+    if right["status"] != "right" or right["score"] != exercise["points"]:
+        yield f"the reference in Python: {right['status']}, {right['score']} points: {described(right)}"
+    elif right["seconds"] > 30:
+        print(f"{exercise['id']} in Python: {right['seconds']:.0f} s, hidden worlds included", flush=True)
+    starter = torch_form.starter(exercise)
+    for what, code, status, says in (("the starter", starter, "not written", f"{file}:"), ("a syntax error", text + "\nif\n", "does not compile", f"{file}:{text.count(chr(10)) + 2}: error: "),
+                                     ("an exception", text + "\n1 / 0\n", "wrong", f"ZeroDivisionError: division by zero ({file}:")):
+        verdict = judged(code, of=in_one_world(exercise))
+        if verdict["status"] != status or says not in described(verdict):
+            yield f"{what} in Python: expected {status}, {says}; {described(verdict) or verdict['status']}"
+    for patch in torch_form.variants_of(exercise):
+        verdict = judged(torch_form.patched(exercise, patch), of=in_one_world(exercise))
+        if verdict["status"] != "right":
+            yield f"the variant {patch.stem} in Python: {described(verdict)}"
+    for answer in seen["wrong"]:
+        if list(wrong_in_python(exercise, answer, judged, kits.DEADLINE)):  # on a busy machine: once more, with patience
+            yield from wrong_in_python(exercise, answer, judged, kits.PATIENT)
+    yield from attacked_in_python(kit, exercise, judged)
+    if exercise["id"].startswith("13"):  # once is enough
+        yield from graded_in_python(kit, exercise)
+
+
+def wrong_in_python(exercise, answer, judged, deadline):
+    """What is wrong with its verdict."""
+    code = torch_form.edited(exercise, answer)
+    verdict = judged(code, only=answer["fails"], deadline=deadline)
+    case = verdict["cases"][0]
+    if case["status"] == "right" or not any(answer["says"] in each for each in case.get("says", [])):
+        yield f"{answer['id']} in Python: expected {answer['fails']} to say \"{answer['says']}\"; {described(verdict) or 'all is right'}"
+    if case.get("named") not in (None, answer["id"]):
+        yield f"{answer['id']} in Python is named {case['named']}"
+    if "--verbose" in sys.argv:
+        print(f"{exercise['id']} / {answer['id']} in Python: {case['status']}: {case.get('says', [''])[0]}", flush=True)
+    if answer.get("passes_weak"):
+        weak = judged(code, of={**exercise, "cases": [exercise["weak"]]})
+        if weak["status"] != "right":
+            yield f"{answer['id']} in Python does not pass the weak judge: {described(weak)}"
+
+
+def attacked_in_python(kit, exercise, judged):
+    for attack in (each for each in exercise.get("attacks", []) if "python" in each):
+        (status,) = attack["status"].values()
+        verdict = judged(torch_form.reference(exercise) + attack["python"], deadline=3 if status == "hangs" else kits.PATIENT)
+        if verdict["status"] != status or attack["says"] not in described(verdict):
+            yield f"{attack['id']}: expected {status} {attack['says']}; {described(verdict) or 'all is right'}"
+        elif "--verbose" in sys.argv:
+            print(f"{attack['id']}: {status}: {described(verdict)[:200]}", flush=True)
+
+
+def graded_in_python(kit, exercise):
+    """A class: right in Python beside the starter in C++, right in C++ beside the starter in Python, and wrong; then with no torch."""
+    file, text = torch_form.file_of(exercise), torch_form.reference(exercise)
+    wrong = next(each for each in torch_form.view(exercise)["wrong"] if each["id"] == "sum-not-mean")
+    cpp = lambda stub: cut.student_files(kit.root, exercise, stub=stub)
+    answers = {"alice": {**cpp(True), file: text}, "bob": {**cpp(False), file: torch_form.starter(exercise)}, "carol": {file: torch_form.edited(exercise, wrong)}}
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", exercise["id"], "--kit", sys.argv[1]],
+                       check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        for student, files in answers.items():
+            cut.write(files, Path(folder, "submissions", student, exercise["id"]))
+
+        def graded(out, **environment):
+            done = subprocess.run([sys.executable, instructor.__file__, "grade", f"{folder}/submissions", "--course", f"{folder}/course", "--key", f"{folder}/key",
+                                   "--out", f"{folder}/{out}", "--public-only"], capture_output=True, text=True, env={**os.environ, **environment})
+            return {student: json.loads(Path(folder, out, f"{student}.json").read_text())["exercises"][0] for student in answers}, done.stderr
+
+        results, errors = graded("results")
+        points = {student: result["score"] for student, result in results.items()}
+        if points != {"alice": 5, "bob": 5, "carol": 3} or results["carol"]["cases"][1].get("named") != wrong["id"]:
+            yield f"graded in Python, the points are {points}: {'; '.join(map(described, results.values()))}; {errors[-500:]}"
+        if not has_torch_beside():
+            results, _ = graded("without", RINGSIDE_TORCH_PYTHON="")
+            if results["alice"]["status"] != "judge error" or "torch is not installed" not in described(results["alice"]) or results["bob"]["score"] != 5:
+                yield f"graded without torch: {'; '.join(map(described, results.values()))}"
+
+
+def has_torch_beside():
+    """Whether torch is found also where RINGSIDE_TORCH_PYTHON names none."""
+    return any(map(torch_form.torch_of, (sys.executable, shutil.which("python3"))))
 
 
 def trainings(kit, exercise):
@@ -434,6 +529,8 @@ def anchors(kit, exercise):
             cut.answer_files(kit.root, exercise, patch)
         except cut.CutError as error:
             yield str(error)
+    if torch_form.offered(exercise):
+        yield from anchors_in_python(exercise)
     yield from wrong_names(exercise)
     yield from unknown_terms(kit, exercise)
     yield from unknown_families(kit, exercise)
@@ -445,6 +542,19 @@ def anchors(kit, exercise):
         yield f"expected three wrong answers or more, found {len(exercise['wrong'])}"
     if len(cut.variants_of(exercise)) < 3:
         yield f"expected three right answers in another form or more, found {len(cut.variants_of(exercise))}"
+
+
+def anchors_in_python(exercise):
+    made = [lambda: torch_form.starter(exercise), *(functools.partial(torch_form.edited, exercise, each) for each in torch_form.view(exercise)["wrong"]),
+            *(functools.partial(torch_form.patched, exercise, each) for each in torch_form.variants_of(exercise))]
+    for make in made:
+        try:
+            ast.parse(make())
+        except (cut.CutError, SyntaxError) as error:
+            yield str(error)
+    if len(torch_form.variants_of(exercise)) < 3:
+        yield f"expected three right answers in Python in another form or more, found {len(torch_form.variants_of(exercise))}"
+    yield from wrong_names(torch_form.view(exercise))
 
 
 def wrong_names(exercise):
@@ -528,7 +638,7 @@ def attacks(kit, exercise):
 def attacked(kit, exercise):
     graded = [each for each in exercise.get("attacks", []) if "grade" in each["status"]]
     yield from graded_attacks(kit, exercise, graded) if graded else ()
-    for attack in exercise.get("attacks", []):
+    for attack in (each for each in exercise.get("attacks", []) if "python" not in each):
         files = attack_files(kit, exercise, attack)
         for transport, status in attack["status"].items():
             if transport == "grade":
@@ -1109,7 +1219,7 @@ def main():
         with kits.saying(lambda: f"{sys.argv[2]}: still proving"):
             return alone()
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
+    proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "python": python, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks, "families": families}[sys.argv[2]]
     began = time.monotonic()
     names = [each for each in sys.argv[3:] if not each.startswith("--")]
