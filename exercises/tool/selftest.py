@@ -645,7 +645,7 @@ def attacked(kit, exercise):
                 continue
             mine = f"ringside-attack-{os.getpid()}-"
             verdict = checked(kit, exercise, files, prefix=mine, transport=transport, deadline=3 if status == "hangs" else kits.PATIENT)
-            if verdict["status"] != status:
+            if verdict["status"] not in status.split("|"):  # which of them depends on how busy the machine is
                 yield f"{attack['id']} over {transport}: expected {status}; {described(verdict) or 'all is right'}"
             elif attack.get("says", "") not in described(verdict):
                 yield f"{attack['id']} over {transport}: expected \"{attack['says']}\"; {described(verdict)}"
@@ -686,7 +686,7 @@ def graded_attacks(kit, exercise, graded):
             return
         for attack in [*graded, {"id": "alice", "status": {"grade": "right"}}]:
             verdict = json.loads(Path(folder, "results", f"{attack['id']}.json").read_text())["exercises"][0]
-            if verdict["status"] != attack["status"]["grade"] or attack.get("says", "") not in described(verdict):
+            if verdict["status"] not in attack["status"]["grade"].split("|") or attack.get("says", "") not in described(verdict):
                 yield f"{attack['id']}, graded: expected {attack['status']['grade']} {attack.get('says', '')}; {described(verdict) or verdict['status']}; {done.stderr[-300:]}"
             elif "--verbose" in sys.argv:
                 print(f"{attack['id']}, graded: {verdict['status']}: {described(verdict)[:200]}")
