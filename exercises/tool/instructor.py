@@ -18,6 +18,9 @@
     leaderboard SUBMISSIONS --course DIR --key FILE --out RESULTS
                 [--exercises 15,17] [--rounds 5] [--train OPTIONS]
         who has the fastest training step, of those whose answer is right
+    cs336 FOLDER [--json FILE]
+        a repository of CS336's assignment 2: its own tests over Ringside,
+        then our cases of the same problems on the same classes
     slides FILE.html [--exercises 01,15] [--lang en] [--from FOLDER]
         slides for a lecture, from the handouts and their figures: one file
     summary RESULTS
@@ -42,6 +45,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cs336
 import cut
 import formats
 import handouts
@@ -597,6 +601,12 @@ def main():
     command.add_argument("--lang", choices=handouts.LANGUAGES, default="en")
     command.add_argument("--from", dest="own", metavar="FOLDER", help="with exercises of your own in this folder")
     command.set_defaults(run=slides)
+    command = commands.add_parser("cs336", help="judge a repository of CS336's assignment 2, beside its own tests")
+    command.add_argument("folder", help="the repository, with tests/adapters.py")
+    command.add_argument("--json", metavar="FILE", help="write the verdict")
+    command.add_argument("--build", help="as export takes it; default: build/exercises, made if it is missing")
+    command.add_argument("--kit", help="take what this kit.json names")
+    command.set_defaults(own=None, run=lambda args: cs336.run(chosen_kit(args), args))
     command = commands.add_parser("summary", help="what the class got wrong")
     command.add_argument("results")
     command.set_defaults(run=summary)

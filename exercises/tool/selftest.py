@@ -11,6 +11,8 @@
                                    fails is told so
     selftest.py KIT python         answers with torch, of the exercises that have this form: the reference has full points, hidden worlds included, so do the variants, the
                                    starter is "not written", wrong answers and attacks are told what they are, and a class is graded. Skipped where there is no torch
+    selftest.py KIT cs336          repositories in the form of CS336's assignment 2, with tests that look at the last weights: a right one passes theirs and ours, calls
+                                   after backward and plain AdamW pass theirs alone, and are named. Skipped where there is no torch
     selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit (44, which computes itself: to 1e-9), and a starter says what is
                                    missing; on meshes with tensor and pipeline parallel it has the numbers of one process
     selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; on a GPU they give the
@@ -59,6 +61,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
 import clinic as clinics
+import cs336
 import cut
 import findings
 import formats as forms
@@ -1158,6 +1161,90 @@ def measured_report():
     return 1 if faults else 0
 
 
+# A test in the form of CS336's: two ranks train, and their last weights are those of one process. The optimizer's has the same
+# gradients on both.
+LAST_WEIGHTS = """
+import copy, os, torch, torch.distributed as dist, torch.multiprocessing as mp
+from . import adapters
+
+def train(rank, what):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="FREE")
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    alone, x = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)), torch.randn(8, 4)
+    model = copy.deepcopy(alone)
+    parallel = {"ddp": lambda: adapters.get_ddp(model), "bucketed": lambda: adapters.get_ddp_bucketed(model, 0.0001)}.get(what, lambda: model)()
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (alone, model)]
+    if what == "optimizer":
+        optimizers[0] = torch.optim.AdamW(alone.parameters())
+        optimizers[1] = adapters.get_sharded_optimizer(model.parameters(), torch.optim.AdamW)
+    for step in range(3):
+        for each in optimizers:
+            each.zero_grad()
+        alone(x).square().mean().backward()
+        parallel(x if what == "optimizer" else x[4 * rank:4 * rank + 4]).square().mean().backward()
+        {"ddp": lambda: adapters.ddp_on_after_backward(parallel, None),
+         "bucketed": lambda: adapters.ddp_bucketed_on_after_backward(parallel, None)}.get(what, lambda: None)()
+        for each in optimizers:
+            each.step()
+    for mine, whole in zip(model.parameters(), alone.parameters()):
+        assert torch.allclose(mine, whole, atol=1e-6)
+    dist.destroy_process_group()
+
+def test_last_weights():
+    mp.spawn(train, args=("WHAT",), nprocs=2)
+"""
+
+
+def cs336_repositories():
+    """Returns the exit status."""
+    if not torch_form.installed_torch():
+        print("SKIPPED: repositories of CS336, because there is no torch", flush=True)
+        return 0
+    kit, faults = kits.Kit(sys.argv[1]), 0
+    overlap, bucketed = kit.find("15"), kit.find("17")
+    wrong = lambda exercise, name: torch_form.edited(exercise, next(each for each in torch_form.view(exercise)["wrong"] if each["id"] == name))
+    adapters = ("from . import ddp, bucketed\nimport torch\n"
+                "def get_ddp(module):\n    return ddp.DDP(module)\ndef ddp_on_after_backward(model, optimizer):\n    model.finish_gradient_synchronization()\n"
+                "def get_ddp_bucketed(module, size):\n    return bucketed.DDP(module, size)\n"
+                "def ddp_bucketed_on_after_backward(model, optimizer):\n    model.finish_gradient_synchronization()\n"
+                "def ddp_bucketed_on_train_batch_start(model, optimizer):\n    pass\n"
+                "def get_sharded_optimizer(params, optimizer_cls, **kwargs):\n    return optimizer_cls(params, **kwargs)\n"
+                "def get_fsdp(module, compute_dtype=None):\n    raise NotImplementedError\n")
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        def told(name, ddp, buckets, what):
+            tests = Path(folder, name, "tests")
+            with kits.reserved_port()[0] as holder:
+                port = str(holder.getsockname()[1])
+            test = LAST_WEIGHTS.replace("FREE", port).replace("WHAT", what)
+            cut.write({"__init__.py": "", "adapters.py": adapters, "ddp.py": ddp, "bucketed.py": buckets,
+                       {"optimizer": "test_sharded_optimizer.py"}.get(what, "test_ddp.py"): test}, tests)
+            return cs336.verdict(kit, tests.parent)["problems"]
+
+        right = torch_form.reference(overlap), torch_form.reference(bucketed)
+        late = wrong(overlap, "sync-at-end"), wrong(bucketed, "all-at-finish")
+        for name, ddp, buckets, what, due in (
+                ("right", *right, "ddp", {"ddp_overlap_individual_parameters": (True, ""), "ddp_overlap_bucketed": (True, "")}),
+                ("late", *late, "bucketed", {"ddp_overlap_individual_parameters": (False, "15, order: sync-at-end: "), "ddp_overlap_bucketed": (False, "17, order: all-at-finish: ")}),
+                ("plain", *right, "optimizer", {"optimizer_state_sharding": (False, "plain-adamw: each of 2 ranks keeps the optimizer's state")})):
+            rows = {each["problem"]: each for each in told(name, ddp, buckets, what)}
+            for problem, (passes, says) in due.items():
+                row = rows.get(problem, {"says": []})
+                if row.get("passes theirs") is not True or row.get("passes ours") is not passes or not "".join(row["says"]).startswith(says):
+                    faults += 1
+                    print(f"cs336, {name}: {problem}: expected to pass theirs and {'' if passes else 'not '}ours, {says}; {row}", flush=True)
+        try:
+            cs336.verdict(kit, Path(folder))
+            faults += 1
+            print("cs336: a folder without adapters is judged", flush=True)
+        except ValueError as error:
+            if "expected a repository of CS336's assignment 2, with tests/adapters.py" not in str(error):
+                faults += 1
+                print(f"cs336: a folder without adapters: {error}", flush=True)
+    print(f"cs336: {faults or 'no'} faults")
+    return 1 if faults else 0
+
+
 def slides():
     """Returns the exit status."""
     faults, exercises = [], kits.Kit(sys.argv[1]).exercises
@@ -1215,7 +1302,7 @@ def piece_of(exercises):
 
 
 def main():
-    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "submissions": handed_in, "report": measured_report, "slides": slides}.get(sys.argv[2]):
+    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "submissions": handed_in, "report": measured_report, "slides": slides, "cs336": cs336_repositories}.get(sys.argv[2]):
         with kits.saying(lambda: f"{sys.argv[2]}: still proving"):
             return alone()
     kit = kits.Kit(sys.argv[1])

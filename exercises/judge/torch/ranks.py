@@ -3,7 +3,7 @@
     ranks.py SOCKET      to the judge, which asks, and gets a line of JSON:
 
     {"check": file}      what a student's file has that it may not have: {"status", "says"}, or {}
-    {"import": "torch"}  {} when torch is there; the first question alone is answered before
+    {"import": "torch"}  {} when torch is there
     {"fork": {...}}      with two descriptors, the rank's socket to the witness and its output: {"pid"}
     {"look": pid}        {"status"} of waitpid, null while it runs; it can be asked for again
     {"reap": pid}        the same, once it has ended
@@ -25,7 +25,7 @@ sys.path.insert(0, os.environ["RINGSIDE_PYTHON"])
 
 
 def import_torch():
-    """Takes seconds: what is wrong with a file is told before."""
+    """Takes seconds, which a file that is not written yet does not need."""
     global torch, dist, remote
     import torch
     import torch.distributed as dist
@@ -119,6 +119,30 @@ def load(path, name="answer"):
     return module
 
 
+class Adapted:
+    """The class that an adapter of CS336's tests/adapters.py returns, in the form of these exercises."""
+
+    def __init__(self, given):
+        sys.path[:0] = given["paths"]
+        self.adapters, self.given = importlib.import_module("tests.adapters"), given
+
+    def DDP(self, *arguments):
+        function = lambda step: getattr(self.adapters, self.given[step])
+        model = function("make")(*arguments)
+
+        class Model:
+            def __call__(self, *inputs, **options):
+                if given["start"]:
+                    function("start")(model, None)
+                return model(*inputs, **options)
+
+            def finish_gradient_synchronization(self):
+                function("finish")(model, None)
+
+        given = self.given
+        return Model()
+
+
 def be_rank(given, path, connection, output):
     """In a new process: runs one case. Does not return."""
     os.setsid()
@@ -133,7 +157,8 @@ def be_rank(given, path, connection, output):
         spec = importlib.util.spec_from_file_location("collect", given["collect"])
         collect = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(collect)  # before the student's code: it keeps the functions that it found
-        witness.tell({"data": collect.CASES[given["case"]](witness, load(path), given["rank"], given["size"])})
+        student = Adapted(given["adapters"]) if given.get("adapters") else load(path)
+        witness.tell({"data": collect.CASES[given["case"]](witness, student, given["rank"], given["size"])})
         status = 0
     except NotImplementedError as error:
         witness.tell({"error": str(error), "kind": "not_written" if "is not yet written" in str(error) else "error"})
@@ -151,10 +176,8 @@ def be_rank(given, path, connection, output):
 def main(control):
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE: no process of this user may look into this one, or into another rank
-    ended, asked = {}, None
+    ended = {}
     while True:
-        if asked and "torch" not in sys.modules:
-            import_torch()
         text, descriptors, _, _ = socket.recv_fds(control, 10_000, 2)
         if not text:
             return
@@ -162,6 +185,8 @@ def main(control):
         if "check" in asked:
             answer = fault_of(Path(asked["check"]))
         elif "import" in asked:
+            if "torch" not in sys.modules:
+                import_torch()
             answer = {}
         elif "fork" in asked:
             pid = os.fork()
