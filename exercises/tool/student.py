@@ -142,6 +142,8 @@ class Course:
     def watch(self):
         # Looking at a few dozen times of change takes 1 ms, and works on every file system.
         seen = {}
+        if any(map(self.in_python, self.kit.exercises)):
+            torch_form.warm(self.kit)
         while True:
             now = {path: path.stat().st_mtime_ns for each in self.kit.exercises for path in self.answers(each)}
             changed = next((each for each in self.kit.exercises if any(seen.get(path) != now.get(path) for path in self.answers(each))), None)
