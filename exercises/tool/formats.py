@@ -30,7 +30,7 @@ def terminal(exercise, result, lang="en"):
             if len(says) > MOST_LINES:
                 lines.append(f"      ... and {len(says) - MOST_LINES} more lines")
             said = says
-            if case["status"] in ("crashes", "hangs"):
+            if case["status"] in ("crashes", "hangs") and not {"program", "language"} & set(result):
                 lines.append(f"      to see where: ./exercise debug {result['id'][:2]} {case['id']}")
         if case.get("picture"):
             lines += ["", *("      " + line for line in case["picture"].strip("\n").split("\n")), ""]

@@ -19,6 +19,9 @@
     leaderboard SUBMISSIONS --course DIR --key FILE --out RESULTS
                 [--exercises 15,17] [--rounds 5] [--train OPTIONS]
         who has the fastest training step, of those whose answer is right
+    cs336 FOLDER [--json FILE]
+        a repository of CS336's assignment 2: its own tests over Ringside,
+        then our cases of the same problems on the same classes
     slides FILE.html [--exercises 01,15] [--lang en] [--from FOLDER]
         slides for a lecture, from the handouts and their figures: one file
     summary RESULTS
@@ -43,6 +46,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cs336
 import cut
 import formats
 import handouts
@@ -51,6 +55,7 @@ import leaderboard as boards
 import own
 import slides as decks
 import submissions
+import torch_form
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["ringside", "ringside-bench"]  # ringside runs the others for their commands, which handouts type
@@ -153,6 +158,10 @@ def export(args):
     for path in (path for path in tracked("python") if path.endswith((".py", ".json", ".css", ".js"))):  # the commands in Python
         copy(ROOT / path, hidden / path)
     copy(Path(kit.ringside).parent / "../lib/libringside_emulated.so", here / "lib/libringside_emulated.so")
+    if any(torch_form.offered(each) for each in chosen):
+        for path in tracked("exercises/judge/torch"):
+            copy(ROOT / path, hidden / "include" / path)
+        copy(kit.python_library, here / "lib/libringside.so")
     if any(kits.trains(kit, each) for each in chosen):
         for name in ("strategies/group_strategy", "strategies/parallel_strategies", "strategies/parallel_strategy", "mesh/mesh_model_ranks"):
             name = f"training/{name}.hpp"
@@ -160,7 +169,7 @@ def export(args):
     if any(kits.runs_on_gpu(each) for each in chosen):  # what nvcc needs besides the headers
         for path in (path for folder in ("autograd/kernels/block", "autograd/tensor") for path in tracked(folder) if path.endswith(".cuh")):
             copy(ROOT / path, hidden / "include" / path)
-    for name in ("cut.py", "kit.py", "formats.py", "meshes.py", "report.py", "student.py"):
+    for name in ("cut.py", "kit.py", "formats.py", "meshes.py", "report.py", "student.py", "torch_form.py"):
         copy(ROOT / "exercises/tool" / name, hidden / "tool" / name)
     for path in (path for path in tracked("tools/gdb") if path.endswith(".py")):
         copy(ROOT / path, hidden / "gdb" / Path(path).relative_to("tools/gdb"))
@@ -194,7 +203,8 @@ def export(args):
         copy(kit.programs[id], here / name, 0o755)
     write_json(here / "kit.json", {
         "version": commit, "root": "../include", "compiler": "c++", "portable": kit.settings["portable"], "flags": kit.flags, "link": kit.link,
-        "libraries": [f"lib/{Path(path).name}" for path in kit.libraries], "program": "ringside-judge", "programs": programs, "ringside": "bin/ringside",
+        "python": "../python", "python_library": "lib/libringside.so", "libraries": [f"lib/{Path(path).name}" for path in kit.libraries],
+        "program": "ringside-judge", "programs": programs, "ringside": "bin/ringside",
         "judges": {each["id"]: f"judges/{each['id']}.o" for each in chosen}})
     write_manifest(out)
     if args.add:
@@ -243,11 +253,22 @@ def export_exercise(kit, exercise, out, args):
         copy(exercise["folder"] / name, hidden / "include/exercises" / id / name)
     for name in exercise.get("include", []):
         copy(ROOT / name, hidden / "include" / name)
+    if torch_form.offered(exercise):
+        copy(exercise["folder"] / "python/collect.py", hidden / "include/exercises" / id / "python/collect.py")
+        cut.write({torch_form.file_of(exercise): torch_form.starter(exercise)}, hidden / "starters" / id)
     # Without edits, which show the reference: with the names and sentences of wrong answers a verdict can be named.
-    public = {**{key: value for key, value in exercise.items() if key not in ("attacks", "folder")}, "wrong": [{key: each[key] for key in ("id", "fails", "says")} for each in exercise["wrong"]]}
+    public = {**{key: value for key, value in exercise.items() if key not in ("attacks", "folder")}, "wrong": [public_part(each) for each in exercise["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
     if args.self_study:
         cut.write(cut.student_files(ROOT, exercise, stub=False), hidden / "solutions" / id)
+        if torch_form.offered(exercise):
+            copy(exercise["folder"] / "python" / torch_form.file_of(exercise), hidden / "solutions" / id / torch_form.file_of(exercise))
+
+
+def public_part(answer):
+    """Of a wrong answer: what names a verdict, in both forms."""
+    keys = ("id", "fails", "says")
+    return {**{key: answer[key] for key in keys}, **({"python": {key: answer["python"][key] for key in keys if key in answer["python"]}} if "python" in answer else {})}
 
 
 def tasks(chosen):
@@ -319,8 +340,8 @@ def sandbox():
     return command if allowed else []
 
 
-def furnish(course, code, hide):
-    """Inside the sandbox: ROOM gets the course, read-only, and a copy of the folder `code`; then the folders in `hide`, and those
+def furnish(course, code, hide, torch):
+    """Inside the sandbox: ROOM gets the course and the Python that has `torch`, if any, read-only, and a copy of the folder `code`; then the folders in `hide`, and those
     in which anybody may write, are covered by empty ones. Whether it all worked."""
     def mount(*options):
         return subprocess.run(["mount", *options], capture_output=True).returncode == 0
@@ -329,6 +350,10 @@ def furnish(course, code, hide):
         return False
     for name in ("course", "code", "tmp"):
         Path(ROOM, name).mkdir()
+    for name, folder in (("python", torch["base"]), ("packages", torch["packages"])) if torch else ():
+        Path(ROOM, name).mkdir()
+        if not (mount("--bind", folder, f"{ROOM}/{name}") and mount("-o", "remount,bind,ro", f"{ROOM}/{name}")):
+            return False
     for path in code.iterdir() if code.is_dir() else ():
         if path.is_file() and not path.is_symlink():
             copy(path, f"{ROOM}/code/{path.name}")
@@ -370,9 +395,14 @@ def one(args):
     course, code, not_allowed = given["course"], Path(given["code"]), []
     if given["sandboxed"]:
         raise_loopback()
-        if furnish(course, code, given["hide"]):
+        torch = given.get("torch")
+        if furnish(course, code, given["hide"], torch):
             course, code = f"{ROOM}/course", Path(ROOM, "code")
             tempfile.tempdir = f"{ROOM}/tmp"
+            if torch:
+                python = Path(f"{ROOM}/python", Path(torch["real"]).relative_to(torch["base"]))
+                torch_form.MOVED = {"python": str(python), "base": f"{ROOM}/python", "packages": f"{ROOM}/packages"}
+            kits.WALLS = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o mode=755 none "$0" && exec "$@"', course]
         else:
             not_allowed.append("a file system of its own")
         if os.geteuid() == 0 and given["user"]:
@@ -477,7 +507,7 @@ def grade(args):
     out.mkdir(parents=True, exist_ok=True)
     readable, refused = handed_in(args, kit)
     ids = [each["id"] for each in kit.exercises]
-    hide = hidden_folders(args)
+    hide, torch = hidden_folders(args), torch_form.installed_torch()
     users = queue.SimpleQueue()
     for worker in range(args.jobs):
         users.put(FIRST_USER + worker)
@@ -499,7 +529,7 @@ def grade(args):
         """Each exercise has a sandbox of its own: what one leaves behind, processes and full disks, ends with it."""
         given = {"course": str(Path(args.course).resolve()), "code": str((code / exercise["id"]).resolve()), "exercise": exercise["id"],
                  "hidden": not args.public_only, "hide": hide, "sandboxed": bool(walls), "user": user if os.geteuid() == 0 else None,
-                 "seed": kits.seed_of(key, student, exercise["id"])}
+                 "torch": torch if torch_form.offered(exercise) else None, "seed": kits.seed_of(key, student, exercise["id"])}
         with kits.saying(lambda: f"{student}: still checking {exercise['id']}; a world that hangs takes {kits.PATIENT} s"):
             done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
         if done.returncode != 0:
@@ -615,6 +645,12 @@ def main():
     command.add_argument("--lang", choices=handouts.LANGUAGES, default="en")
     command.add_argument("--from", dest="own", metavar="FOLDER", help="with exercises of your own in this folder")
     command.set_defaults(run=slides)
+    command = commands.add_parser("cs336", help="judge a repository of CS336's assignment 2, beside its own tests")
+    command.add_argument("folder", help="the repository, with tests/adapters.py")
+    command.add_argument("--json", metavar="FILE", help="write the verdict")
+    command.add_argument("--build", help="as export takes it; default: build/exercises, made if it is missing")
+    command.add_argument("--kit", help="take what this kit.json names")
+    command.set_defaults(own=None, run=lambda args: cs336.run(chosen_kit(args), args))
     command = commands.add_parser("summary", help="what the class got wrong")
     command.add_argument("results")
     command.set_defaults(run=summary)

@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -38,6 +39,9 @@ COMPILING = ["prlimit", "--as=8000000000", f"--cpu={COMPILE_DEADLINE}", "--fsize
 # Where others' code is graded, instructor.py sets both: a command before each one that compiles or runs a submission, and
 # the id of the user who then runs it, if that is not the caller.
 CONFINED, USER = [], None
+# A command before the program of a student, which needs nothing of the course: where it is set, the course is out of its sight.
+WALLS = []
+LONGEST = 2000  # characters of a sentence in a verdict that a submission has a say in
 
 
 @contextlib.contextmanager
@@ -99,6 +103,7 @@ class Kit:
         self.ringside = path(kit["ringside"])  # the trainer, where an exercise has a train.cpp
         self.judges = {id: path(each) for id, each in kit["judges"].items()}
         self.programs = {id: path(each) for id, each in kit.get("programs", {}).items()}  # of exercises that `program` does not judge
+        self.python, self.python_library = path(kit["python"]), path(kit["python_library"])  # the folder of the package ringside, and libringside.so
         self.settings = kit
         self.exercises = [each for each in cut.load_all(self.root) if each["id"] in self.judges]
 
@@ -292,12 +297,40 @@ def compile_for_gpu(kit, exercise, folder, target, *options):
     return target
 
 
+def programs_in(exercise, folder):
+    """The program of a student, in any language: the file `answer`, with any ending or none, of an exercise that takes programs."""
+    return sorted(path for path in Path(folder).glob("answer*") if exercise.get("any_language") and path.is_file()
+                  and path.name.split(".")[0] == "answer" and not path.name.endswith("~"))
+
+
+def command_of(programs):
+    """The command that starts the only program of these files; others are its sources. Throws Broken."""
+    begins = {path: path.read_bytes()[:20] for path in programs}
+    able = [path for path in programs if path.suffix == ".py" or begins[path].startswith((b"#!", b"\x7fELF"))]
+    if len(able) > 1:
+        raise Broken("does not compile", f"{' and '.join(path.name for path in able)} are programs: keep one of them")
+    if not able:
+        raise Broken("does not compile", f"{programs[0].name} is no program: expected a first line such as #!/usr/bin/env node, it begins with "
+                     f"{begins[programs[0]].decode(errors='replace').splitlines()[:1]}")
+    path = able[0].resolve()
+    if path.suffix == ".py":
+        return shlex.join([shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable, str(path)])
+    path.chmod(0o755)  # an archive or a download does not keep it
+    return shlex.quote(str(path))
+
+
+def is_starter(exercise, folder):
+    """Whether the C++ files are missing, or one of them has a function that is not yet written."""
+    paths = [Path(folder, Path(file).name) for file in cut.files_of(exercise)]
+    return not all(path.exists() and "not_written_yet(" not in path.read_text(errors="replace") for path in paths)
+
+
 def compile_student(kit, exercise, folder, build):
     """The program with the student's code. Throws Broken."""
     folder, build = Path(folder).resolve(), own_folder(build)
     missing = [name for name in (Path(file).name for file in cut.files_of(exercise)) if not (folder / name).exists()]
     if missing:
-        raise Broken("not written", f"{folder} has no {missing[0]}")
+        raise Broken("not written", f"{folder} has no {missing[0]}" + " and no answer.py" * bool(exercise.get("any_language")))
     require_compiler(kit)
     includes, given, written = own_and_given(kit, exercise, folder) or ([], set(), set())
     if wrong := forbidden_text(exercise, includes):
@@ -323,6 +356,13 @@ def reserved_port():
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
     return holder, holder.getsockname()[1]
+
+
+def end_of(path, most):
+    """The last bytes of a file that a submission has written, as text."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most).decode(errors="replace")
 
 
 def read_plain(path):
@@ -394,6 +434,8 @@ class Runner:
             if key in os.environ:
                 self.environment[key] = os.environ[key]
         self.limits = LIMITS if shutil.which("prlimit") and not self.sanitized else []
+        if self.limits and command:  # who asks a program keeps its answer, however long that line is; the program may have more
+            self.limits = [LIMITS[0], f"--as=2000000000:{LIMITS[1].partition('=')[2]}", *LIMITS[2:]]
 
     def world(self, case, size, folder):
         """Runs the ranks of one world, each a process, and returns what each came to."""
@@ -403,7 +445,8 @@ class Runner:
         with holder:
             started, reports = [], []
             for rank in range(processes):
-                own = own_folder(Path(folder, str(rank)))
+                own = Path(folder, str(rank))
+                own.mkdir(mode=0o700) if self.command else own_folder(own)
                 report = Report()
                 environment = self.environment | {
                     "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
@@ -411,10 +454,10 @@ class Runner:
                     "RINGSIDE_JOB_KEY": str(port), "RINGSIDE_CONNECT_TIMEOUT": str(max(2, self.deadline * 4 // 5)), "RINGSIDE_FLIGHT_DIR": f"{own}/flights",
                     "RINGSIDE_JUDGE_TIMEOUT": str(max(1, self.deadline // 2)), "RINGSIDE_JUDGE_RESULT": str(report.theirs.fileno()), "RINGSIDE_JUDGE_TRANSPORT": transport, "RINGSIDE_JUDGE_SEED": str(self.seed)}
                 if self.command:
-                    environment["RINGSIDE_STUDENT_PROGRAM"] = self.command
+                    environment["RINGSIDE_STUDENT_PROGRAM"] = self.confined_program(own_folder(Path(folder, f"{rank}.program")))
                 output = open(f"{folder}/{rank}.output", "wb")
                 started.append(subprocess.Popen(
-                    [*CONFINED, *self.limits, self.program, self.exercise["id"], "collect", case["id"], str(own)], pass_fds=[report.theirs.fileno()],
+                    [*([] if self.command else CONFINED), *self.limits, self.program, self.exercise["id"], "collect", case["id"], str(own)], pass_fds=[report.theirs.fileno()],
                     env=environment, cwd=own, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True))
                 output.close()
                 report.start()
@@ -425,6 +468,12 @@ class Runner:
         process_of = lambda rank: rank if processes > 1 else 0
         return [self.outcome(Path(folder, str(process_of(rank))), rank, started[process_of(rank)], process_of(rank) in stuck,
                              told[process_of(rank)].get(str(rank))) for rank in range(size)]
+
+    def confined_program(self, folder):
+        """What starts the student's program in this folder. Who asks it is code of ours alone, so it keeps its rights: the program, which
+        has none, can neither look into its memory nor see its environment."""
+        limits = LIMITS[:2] + ["--"] if self.limits else []
+        return shlex.join(["env", "-i", "-C", str(folder), "PATH=/usr/local/bin:/usr/bin:/bin", *WALLS, *CONFINED, *limits, "sh", "-c", f"exec {self.command}"])
 
     @staticmethod
     def gather_flights(folder, processes):
@@ -463,6 +512,8 @@ class Runner:
         if self.sanitized and process.returncode > 0:  # a race or a leak, which is told at the end
             return {"crashes": f"its process ended with exit status {process.returncode}: see what the sanitizer printed"}
         if found:
+            if len(found.get("error", "")) > LONGEST:
+                found["error"] = found["error"][:LONGEST] + "..."
             return {**found, "error": f"{found['error']} (in {doing})"} if "error" in found and doing != "the case" else found
         code = process.returncode
         ending = signal.Signals(-code).name if code < 0 else f"exit status {code}"
@@ -496,8 +547,7 @@ class Runner:
     def judged(self, case, size, folder):
         """(status, sentences, picture, output) of a case in one world."""
         ranks = self.world(case, size, folder)
-        output = "".join(Path(folder, f"{rank}.output").read_text(errors="replace")
-                         for rank in range(size) if Path(folder, f"{rank}.output").exists())[-2000:]
+        output = "".join(end_of(path, 2000) for path in (Path(folder, f"{rank}.output") for rank in range(size)) if path.exists())[-2000:]
         where = f"world {size}, " if size > 1 else ""
         for kind, status in (("crashes", "crashes"), ("not_written", "not written"), ("hangs", "hangs"), ("error", "wrong")):
             texts = {each[kind]: [rank for rank, other in enumerate(ranks) if other.get(kind) == each[kind]] for each in ranks if kind in each}
@@ -527,17 +577,45 @@ class Runner:
 
 
 def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, compiled=None, **how):
-    """The verdict of one exercise: of the C++ code in `folder`, or of the program that `command` starts. `compiled` is what
-    compile_student returned, where many checks are made of the same code."""
+    """The verdict of one exercise: of what is in `folder`, or of the program that `command` starts. `compiled` is what
+    compile_student returned, where many checks are made of the same code. Where a folder holds several forms of an answer, the better
+    one counts."""
+    forms = [] if how.get("command") or how.get("language") or compiled else forms_in(exercise, folder)
+    verdicts = [check_one(kit, exercise, folder, build, hidden, jobs, only, compiled, **each, **how) for each in forms or [{}]]
+    return max(verdicts, key=lambda each: each["score"])
+
+
+def forms_in(exercise, folder):
+    """The forms of an answer in this folder, as arguments of check_one(): C++ is {}. One that is a starter counts only where no other is there."""
+    programs = programs_in(exercise, folder)
+    forms = [{"programs": programs}] * bool(programs)
+    if "python" in exercise and (path := Path(folder, exercise["python"]["file"])).is_file():
+        forms.append({"language": "python", "is_starter": " is not yet written" in path.read_text(errors="replace")})
+    forms.append({"is_starter": is_starter(exercise, folder)})
+    written = [each for each in forms if not each.get("is_starter")] or forms[:1]
+    return [{key: value for key, value in each.items() if key != "is_starter"} for each in written]
+
+
+def check_one(kit, exercise, folder, build, hidden, jobs, only, compiled, programs=(), language="c++", **how):
+    """The verdict of the C++ code in `folder`, of the program among `programs`, or of the answer in Python."""
     began = time.monotonic()
     cases = []
     result = {"id": exercise["id"], "status": "right", "score": 0, "max": exercise["points"], "seconds": 0, "cases": cases}
     try:
-        program, warnings = (kit.program_of(exercise), "") if how.get("command") else compiled or compile_student(kit, exercise, folder, build)
-        result["compile_seconds"] = round(time.monotonic() - began, 2)
-        if "warning:" in warnings:
-            result["warnings"] = warnings
-        runner = Runner(kit, program, exercise, **how)
+        if programs:
+            how["command"] = command_of(programs)
+            result["program"] = Path(shlex.split(how["command"])[-1]).name
+        if language == "python":
+            import torch_form  # which imports this file
+
+            result["language"] = language
+            runner = torch_form.runner(kit, exercise, folder, **how)
+        else:
+            program, warnings = (kit.program_of(exercise), "") if how.get("command") else compiled or compile_student(kit, exercise, folder, build)
+            result["compile_seconds"] = round(time.monotonic() - began, 2)
+            if "warning:" in warnings:
+                result["warnings"] = warnings
+            runner = Runner(kit, program, exercise, **how)
         runs = [(case, case["worlds"], False) for case in exercise["cases"] if only in (None, case["id"])]
         if hidden:
             runs += [({**case, "points": 0}, case["hidden"], True) for case in exercise["cases"] if case.get("hidden")]
@@ -547,6 +625,7 @@ def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, comp
                 cases.append(verdict)
         settle(exercise, cases)
     except Broken as broken:
+        cases.clear()
         for case in exercise["cases"]:
             cases.append({"id": case["id"], "status": broken.status, "score": 0, "max": case["points"], "seconds": 0,
                           "hidden": False, "says": broken.says})

@@ -8,7 +8,12 @@
     selftest.py KIT references     the reference in namespace student is right over threads, shm and tcp, and its verdict has the forms of `formats`
     selftest.py KIT variants       right answers in another form (exercises/NN/variants/*.patch) have full points; --quick: one world of each case
     selftest.py KIT kernels        judges that multiply matrices give the reference full points with each kernel of the BLAS that the processor has, with 1 and 2 threads
-    selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, and a program that fails is told so
+    selftest.py KIT programs       answers in Python, of any exercise that takes a program, are right, by --program and as answer.py in its folder, and a program that
+                                   fails is told so
+    selftest.py KIT python         answers with torch, of the exercises that have this form: the reference has full points, hidden worlds included, so do the variants, the
+                                   starter is "not written", wrong answers and attacks are told what they are, and a class is graded. Skipped where there is no torch
+    selftest.py KIT cs336          repositories in the form of CS336's assignment 2, with tests that look at the last weights: a right one passes theirs and ours, calls
+                                   after backward and plain AdamW pass theirs alone, and are named. Skipped where there is no torch
     selftest.py KIT trainings      with `./exercise train` the reference trains as Ringside's own strategy does, to the bit (44, which computes itself: to 1e-9), and a starter says what is
                                    missing; on meshes with tensor and pipeline parallel it has the numbers of one process
     selftest.py KIT cuda           nvcc compiles the reference of each exercise with a gpu.cu, and its kernels are not empty; on a GPU they give the
@@ -37,6 +42,7 @@
 
 --piece=K/N proves every Nth exercise, from the Kth on.
 """
+import ast
 import atexit
 import functools
 import itertools
@@ -57,6 +63,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
 import clinic as clinics
+import cs336
 import cut
 import findings
 import formats as forms
@@ -67,6 +74,7 @@ import meshes
 import published
 import report as reports
 import submissions
+import torch_form
 
 COURSE_KEY = b"exercises-test"
 TRANSPORTS = ("threads", "shm", "tcp")
@@ -140,11 +148,111 @@ def programs(kit, exercise):
     verdict = checked(kit, exercise, {}, command=answers, deadline=kits.PATIENT)
     if verdict["status"] != "right":
         yield f"answers.py: {described(verdict)}"
+    files = {**cut.student_files(kit.root, exercise), "answer.py": program_text()}
+    for what, code, says in (("answer.py beside the starter", files, None), ("two programs", {**files, "answer": "#!/bin/sh\n"}, "answer and answer.py are programs: keep one"),
+                             ("a wrong program beside a right answer", {**cut.student_files(kit.root, exercise, stub=False), "answer.py": "print(0)\n"}, None),
+                             ("no program", {"answer.js": "console.log(0)\n"}, "answer.js is no program: expected a first line such as #!/usr/bin/env node")):
+        if exercise["id"] != "04-barrier" and "beside" not in what:
+            continue  # once is enough
+        verdict = checked(kit, in_one_world(exercise), code, deadline=kits.PATIENT)
+        if (verdict["score"] != exercise["points"]) == (says is None) or (says or "") not in described(verdict):
+            yield f"{what}: expected {says or 'full points'}; {verdict['status']}: {described(verdict)}"
     for command, says in (("exit", "ended without an answer to"), ("echo hello; cat", "expected one line of JSON"),
                           ("echo '{}'; cat", "has not the form that programs.md shows|has no integer 'chunks'")):
         verdict = checked(kit, exercise, {}, command=f"sh -c {shlex.quote(command)}", only=exercise["cases"][0]["id"])
         if not re.search(says, str(verdict["cases"][0].get("says", [""])[0])):
             yield f"a program that does \"{command}\": expected \"{says}\"; {described(verdict)}"
+
+
+def python(kit, exercise):
+    if not torch_form.offered(exercise):
+        return
+    if not torch_form.installed_torch():
+        print(f"SKIPPED: {exercise['id']} in Python, because there is no torch (RINGSIDE_TORCH_PYTHON names a Python that has it)", flush=True)
+        return
+    judged = lambda text, of=exercise, **how: checked(kit, of, {torch_form.file_of(exercise): text}, language="python", **how)
+    file, text, seen = torch_form.file_of(exercise), torch_form.reference(exercise), torch_form.view(exercise)
+    right = judged(text, hidden=True)
+    if right["status"] != "right" or right["score"] != exercise["points"]:
+        yield f"the reference in Python: {right['status']}, {right['score']} points: {described(right)}"
+    elif right["seconds"] > 30:
+        print(f"{exercise['id']} in Python: {right['seconds']:.0f} s, hidden worlds included", flush=True)
+    starter = torch_form.starter(exercise)
+    for what, code, status, says in (("the starter", starter, "not written", f"{file}:"), ("a syntax error", text + "\nif\n", "does not compile", f"{file}:{text.count(chr(10)) + 2}: error: "),
+                                     ("an exception", text + "\n1 / 0\n", "wrong", f"ZeroDivisionError: division by zero ({file}:")):
+        verdict = judged(code, of=in_one_world(exercise))
+        if verdict["status"] != status or says not in described(verdict):
+            yield f"{what} in Python: expected {status}, {says}; {described(verdict) or verdict['status']}"
+    for patch in torch_form.variants_of(exercise):
+        verdict = judged(torch_form.patched(exercise, patch), of=in_one_world(exercise))
+        if verdict["status"] != "right":
+            yield f"the variant {patch.stem} in Python: {described(verdict)}"
+    for answer in seen["wrong"]:
+        if list(wrong_in_python(exercise, answer, judged, kits.DEADLINE)):  # on a busy machine: once more, with patience
+            yield from wrong_in_python(exercise, answer, judged, kits.PATIENT)
+    yield from attacked_in_python(kit, exercise, judged)
+    if exercise["id"].startswith("13"):  # once is enough
+        yield from graded_in_python(kit, exercise)
+
+
+def wrong_in_python(exercise, answer, judged, deadline):
+    """What is wrong with its verdict."""
+    code = torch_form.edited(exercise, answer)
+    verdict = judged(code, only=answer["fails"], deadline=deadline)
+    case = verdict["cases"][0]
+    if case["status"] == "right" or not any(answer["says"] in each for each in case.get("says", [])):
+        yield f"{answer['id']} in Python: expected {answer['fails']} to say \"{answer['says']}\"; {described(verdict) or 'all is right'}"
+    if case.get("named") not in (None, answer["id"]):
+        yield f"{answer['id']} in Python is named {case['named']}"
+    if "--verbose" in sys.argv:
+        print(f"{exercise['id']} / {answer['id']} in Python: {case['status']}: {case.get('says', [''])[0]}", flush=True)
+    if answer.get("passes_weak"):
+        weak = judged(code, of={**exercise, "cases": [exercise["weak"]]})
+        if weak["status"] != "right":
+            yield f"{answer['id']} in Python does not pass the weak judge: {described(weak)}"
+
+
+def attacked_in_python(kit, exercise, judged):
+    for attack in (each for each in exercise.get("attacks", []) if "python" in each):
+        (status,) = attack["status"].values()
+        verdict = judged(torch_form.reference(exercise) + attack["python"], deadline=3 if status == "hangs" else kits.PATIENT)
+        if verdict["status"] != status or attack["says"] not in described(verdict):
+            yield f"{attack['id']}: expected {status} {attack['says']}; {described(verdict) or 'all is right'}"
+        elif "--verbose" in sys.argv:
+            print(f"{attack['id']}: {status}: {described(verdict)[:200]}", flush=True)
+
+
+def graded_in_python(kit, exercise):
+    """A class: right in Python beside the starter in C++, right in C++ beside the starter in Python, and wrong; then with no torch."""
+    file, text = torch_form.file_of(exercise), torch_form.reference(exercise)
+    wrong = next(each for each in torch_form.view(exercise)["wrong"] if each["id"] == "sum-not-mean")
+    cpp = lambda stub: cut.student_files(kit.root, exercise, stub=stub)
+    answers = {"alice": {**cpp(True), file: text}, "bob": {**cpp(False), file: torch_form.starter(exercise)}, "carol": {file: torch_form.edited(exercise, wrong)}}
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", exercise["id"], "--kit", sys.argv[1]],
+                       check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        for student, files in answers.items():
+            cut.write(files, Path(folder, "submissions", student, exercise["id"]))
+
+        def graded(out, **environment):
+            done = subprocess.run([sys.executable, instructor.__file__, "grade", f"{folder}/submissions", "--course", f"{folder}/course", "--key", f"{folder}/key",
+                                   "--out", f"{folder}/{out}", "--public-only"], capture_output=True, text=True, env={**os.environ, **environment})
+            return {student: json.loads(Path(folder, out, f"{student}.json").read_text())["exercises"][0] for student in answers}, done.stderr
+
+        results, errors = graded("results")
+        points = {student: result["score"] for student, result in results.items()}
+        if points != {"alice": 5, "bob": 5, "carol": 3} or results["carol"]["cases"][1].get("named") != wrong["id"]:
+            yield f"graded in Python, the points are {points}: {'; '.join(map(described, results.values()))}; {errors[-500:]}"
+        if not has_torch_beside():
+            results, _ = graded("without", RINGSIDE_TORCH_PYTHON="")
+            if results["alice"]["status"] != "judge error" or "torch is not installed" not in described(results["alice"]) or results["bob"]["score"] != 5:
+                yield f"graded without torch: {'; '.join(map(described, results.values()))}"
+
+
+def has_torch_beside():
+    """Whether torch is found also where RINGSIDE_TORCH_PYTHON names none."""
+    return any(map(torch_form.torch_of, (sys.executable, shutil.which("python3"))))
 
 
 def trainings(kit, exercise):
@@ -426,6 +534,8 @@ def anchors(kit, exercise):
             cut.answer_files(kit.root, exercise, patch)
         except cut.CutError as error:
             yield str(error)
+    if torch_form.offered(exercise):
+        yield from anchors_in_python(exercise)
     yield from wrong_names(exercise)
     yield from unknown_terms(kit, exercise)
     yield from unknown_families(kit, exercise)
@@ -437,6 +547,19 @@ def anchors(kit, exercise):
         yield f"expected three wrong answers or more, found {len(exercise['wrong'])}"
     if len(cut.variants_of(exercise)) < 3:
         yield f"expected three right answers in another form or more, found {len(cut.variants_of(exercise))}"
+
+
+def anchors_in_python(exercise):
+    made = [lambda: torch_form.starter(exercise), *(functools.partial(torch_form.edited, exercise, each) for each in torch_form.view(exercise)["wrong"]),
+            *(functools.partial(torch_form.patched, exercise, each) for each in torch_form.variants_of(exercise))]
+    for make in made:
+        try:
+            ast.parse(make())
+        except (cut.CutError, SyntaxError) as error:
+            yield str(error)
+    if len(torch_form.variants_of(exercise)) < 3:
+        yield f"expected three right answers in Python in another form or more, found {len(torch_form.variants_of(exercise))}"
+    yield from wrong_names(torch_form.view(exercise))
 
 
 def wrong_names(exercise):
@@ -518,12 +641,16 @@ def attacks(kit, exercise):
 
 
 def attacked(kit, exercise):
-    for attack in exercise.get("attacks", []):
-        files = cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
+    graded = [each for each in exercise.get("attacks", []) if "grade" in each["status"]]
+    yield from graded_attacks(kit, exercise, graded) if graded else ()
+    for attack in (each for each in exercise.get("attacks", []) if "python" not in each):
+        files = attack_files(kit, exercise, attack)
         for transport, status in attack["status"].items():
+            if transport == "grade":
+                continue
             mine = f"ringside-attack-{os.getpid()}-"
             verdict = checked(kit, exercise, files, prefix=mine, transport=transport, deadline=3 if status == "hangs" else kits.PATIENT)
-            if verdict["status"] != status:
+            if verdict["status"] not in status.split("|"):  # which of them depends on how busy the machine is
                 yield f"{attack['id']} over {transport}: expected {status}; {described(verdict) or 'all is right'}"
             elif attack.get("says", "") not in described(verdict):
                 yield f"{attack['id']} over {transport}: expected \"{attack['says']}\"; {described(verdict)}"
@@ -531,6 +658,45 @@ def attacked(kit, exercise):
                 print(f"{attack['id']} over {transport}: {status}: {described(verdict)[:200]}")
             if left := left_behind(mine):
                 yield f"{attack['id']} over {transport}: {len(left)} processes were left behind"
+
+
+def attack_files(kit, exercise, attack):
+    """{file name: text}: the reference, edited; or the right program, with lines before it begins to read."""
+    if "program" not in attack:
+        return cut.student_files(kit.root, exercise, stub=False, edits=cut.edits_of(attack))
+    return {"answer.py": program_text(attack["program"].replace("ROOT", str(kit.root)))}
+
+
+def program_text(lines=""):
+    """The program of answers.py, with these lines before it begins to read."""
+    return cut.replace_once(Path(__file__).with_name("answers.py").read_text(), "\nfor line in sys.stdin:", f"\n{lines}\nfor line in sys.stdin:", "answers.py")
+
+
+def graded_attacks(kit, exercise, graded):
+    """A class in which each student hands in one of these attacks, and alice an archive with a right program that has no right to be run."""
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        submissions = Path(folder, "submissions")
+        subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", exercise["id"], "--kit", sys.argv[1]],
+                       check=True, stdout=subprocess.DEVNULL)
+        Path(folder, "key").write_text("0123456789abcdef")
+        for attack in graded:
+            files = {name: text.replace("SUBMISSIONS", str(submissions)) for name, text in attack_files(kit, exercise, attack).items()}
+            cut.write(files, submissions / attack["id"] / exercise["id"])
+        cut.write({**cut.student_files(kit.root, exercise), "answer": program_text(), "answer.c": "int main;\n"}, f"{folder}/alice/{exercise['id']}")
+        shutil.make_archive(str(submissions / "alice"), "zip", f"{folder}/alice")
+        done = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key",
+                               "--out", f"{folder}/results"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if "does not allow" in done.stderr or "not allowed" in done.stderr:
+            print("SKIPPED: grading of programs that cheat, because this machine does not allow a sandbox", flush=True)
+            return
+        for attack in [*graded, {"id": "alice", "status": {"grade": "right"}}]:
+            verdict = json.loads(Path(folder, "results", f"{attack['id']}.json").read_text())["exercises"][0]
+            if verdict["status"] not in attack["status"]["grade"].split("|") or attack.get("says", "") not in described(verdict):
+                yield f"{attack['id']}, graded: expected {attack['status']['grade']} {attack.get('says', '')}; {described(verdict) or verdict['status']}; {done.stderr[-300:]}"
+            elif "--verbose" in sys.argv:
+                print(f"{attack['id']}, graded: {verdict['status']}: {described(verdict)[:200]}")
+        if left := left_behind("ringside-grade-"):
+            yield f"graded programs left {len(left)} processes behind"
 
 
 def left_behind(prefix):
@@ -587,7 +753,9 @@ def class_run():
         Path(folder, "key").write_text("0123456789abcdef")
         for student, exercise in itertools.product(students, exercises):
             of_student = student if exercise["id"].startswith("16") else "nobody"
-            cut.write(harmful_files(kit, exercise, of_student, submissions), submissions / student / exercise["id"])
+            by_program = exercise.get("any_language") and student.endswith(("3", "7"))  # of every fifth student
+            files = {"answer.py": program_text()} if by_program else harmful_files(kit, exercise, of_student, submissions)
+            cut.write(files, submissions / student / exercise["id"])
         began = time.monotonic()
         told = subprocess.run([sys.executable, instructor.__file__, "grade", submissions, "--course", f"{folder}/course", "--key", f"{folder}/key", "--out", results],
                               capture_output=True, text=True)
@@ -1075,6 +1243,90 @@ def measured_report():
     return 1 if faults else 0
 
 
+# A test in the form of CS336's: two ranks train, and their last weights are those of one process. The optimizer's has the same
+# gradients on both.
+LAST_WEIGHTS = """
+import copy, os, torch, torch.distributed as dist, torch.multiprocessing as mp
+from . import adapters
+
+def train(rank, what):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="FREE")
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    alone, x = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)), torch.randn(8, 4)
+    model = copy.deepcopy(alone)
+    parallel = {"ddp": lambda: adapters.get_ddp(model), "bucketed": lambda: adapters.get_ddp_bucketed(model, 0.0001)}.get(what, lambda: model)()
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (alone, model)]
+    if what == "optimizer":
+        optimizers[0] = torch.optim.AdamW(alone.parameters())
+        optimizers[1] = adapters.get_sharded_optimizer(model.parameters(), torch.optim.AdamW)
+    for step in range(3):
+        for each in optimizers:
+            each.zero_grad()
+        alone(x).square().mean().backward()
+        parallel(x if what == "optimizer" else x[4 * rank:4 * rank + 4]).square().mean().backward()
+        {"ddp": lambda: adapters.ddp_on_after_backward(parallel, None),
+         "bucketed": lambda: adapters.ddp_bucketed_on_after_backward(parallel, None)}.get(what, lambda: None)()
+        for each in optimizers:
+            each.step()
+    for mine, whole in zip(model.parameters(), alone.parameters()):
+        assert torch.allclose(mine, whole, atol=1e-6)
+    dist.destroy_process_group()
+
+def test_last_weights():
+    mp.spawn(train, args=("WHAT",), nprocs=2)
+"""
+
+
+def cs336_repositories():
+    """Returns the exit status."""
+    if not torch_form.installed_torch():
+        print("SKIPPED: repositories of CS336, because there is no torch", flush=True)
+        return 0
+    kit, faults = kits.Kit(sys.argv[1]), 0
+    overlap, bucketed = kit.find("15"), kit.find("17")
+    wrong = lambda exercise, name: torch_form.edited(exercise, next(each for each in torch_form.view(exercise)["wrong"] if each["id"] == name))
+    adapters = ("from . import ddp, bucketed\nimport torch\n"
+                "def get_ddp(module):\n    return ddp.DDP(module)\ndef ddp_on_after_backward(model, optimizer):\n    model.finish_gradient_synchronization()\n"
+                "def get_ddp_bucketed(module, size):\n    return bucketed.DDP(module, size)\n"
+                "def ddp_bucketed_on_after_backward(model, optimizer):\n    model.finish_gradient_synchronization()\n"
+                "def ddp_bucketed_on_train_batch_start(model, optimizer):\n    pass\n"
+                "def get_sharded_optimizer(params, optimizer_cls, **kwargs):\n    return optimizer_cls(params, **kwargs)\n"
+                "def get_fsdp(module, compute_dtype=None):\n    raise NotImplementedError\n")
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        def told(name, ddp, buckets, what):
+            tests = Path(folder, name, "tests")
+            with kits.reserved_port()[0] as holder:
+                port = str(holder.getsockname()[1])
+            test = LAST_WEIGHTS.replace("FREE", port).replace("WHAT", what)
+            cut.write({"__init__.py": "", "adapters.py": adapters, "ddp.py": ddp, "bucketed.py": buckets,
+                       {"optimizer": "test_sharded_optimizer.py"}.get(what, "test_ddp.py"): test}, tests)
+            return cs336.verdict(kit, tests.parent)["problems"]
+
+        right = torch_form.reference(overlap), torch_form.reference(bucketed)
+        late = wrong(overlap, "sync-at-end"), wrong(bucketed, "all-at-finish")
+        for name, ddp, buckets, what, due in (
+                ("right", *right, "ddp", {"ddp_overlap_individual_parameters": (True, ""), "ddp_overlap_bucketed": (True, "")}),
+                ("late", *late, "bucketed", {"ddp_overlap_individual_parameters": (False, "15, order: sync-at-end: "), "ddp_overlap_bucketed": (False, "17, order: all-at-finish: ")}),
+                ("plain", *right, "optimizer", {"optimizer_state_sharding": (False, "plain-adamw: each of 2 ranks keeps the optimizer's state")})):
+            rows = {each["problem"]: each for each in told(name, ddp, buckets, what)}
+            for problem, (passes, says) in due.items():
+                row = rows.get(problem, {"says": []})
+                if row.get("passes theirs") is not True or row.get("passes ours") is not passes or not "".join(row["says"]).startswith(says):
+                    faults += 1
+                    print(f"cs336, {name}: {problem}: expected to pass theirs and {'' if passes else 'not '}ours, {says}; {row}", flush=True)
+        try:
+            cs336.verdict(kit, Path(folder))
+            faults += 1
+            print("cs336: a folder without adapters is judged", flush=True)
+        except ValueError as error:
+            if "expected a repository of CS336's assignment 2, with tests/adapters.py" not in str(error):
+                faults += 1
+                print(f"cs336: a folder without adapters: {error}", flush=True)
+    print(f"cs336: {faults or 'no'} faults")
+    return 1 if faults else 0
+
+
 def slides():
     """Returns the exit status."""
     faults, exercises = [], kits.Kit(sys.argv[1]).exercises
@@ -1132,11 +1384,11 @@ def piece_of(exercises):
 
 
 def main():
-    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "submissions": handed_in, "report": measured_report, "slides": slides}.get(sys.argv[2]):
+    if alone := {"clinic": clinic, "own": own_exercise, "class": class_run, "leaderboard": leaderboard, "submissions": handed_in, "report": measured_report, "slides": slides, "cs336": cs336_repositories}.get(sys.argv[2]):
         with kits.saying(lambda: f"{sys.argv[2]}: still proving"):
             return alone()
     kit = kits.Kit(sys.argv[1])
-    proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
+    proof = {"references": references, "variants": variants, "kernels": kernels, "cuda": cuda, "programs": programs, "python": python, "trainings": trainings, "seeds": seeds, "steady": steady, "stubs": stubs, "wrong": wrong, "weak": weak,
              "anchors": anchors, "exported": exported, "formats": formats, "debugger": debugger, "attacks": attacks, "families": families}[sys.argv[2]]
     began = time.monotonic()
     names = [each for each in sys.argv[3:] if not each.startswith("--")]

@@ -3,7 +3,10 @@
     ./exercise                 checks the exercise you are at, and again each time you save a file
     ./exercise check [15]      checks one exercise, or all; exit status 0 if all are right
     ./exercise check 01 --program ./ring.py
-                               checks answers of a program in any language (programs.md)
+                               checks answers of a program in any language (programs.md); as 01-.../answer.py you hand it in
+    ./exercise check 15 --lang python
+                               checks your answer in Python, with torch: 13, 14, 15, 17
+    ./exercise language python from now on your answers to these are in Python; `language c++` goes back
     ./exercise list            all exercises, their points and where you are
     ./exercise hint 15         the next of three hints
     ./exercise debug 15 [CASE] gdb in your function: all ranks are threads of one process
@@ -44,6 +47,7 @@ import formats
 import kit as kits
 import meshes
 import report as reports
+import torch_form
 
 class Course:
     def __init__(self, folder):
@@ -59,6 +63,31 @@ class Course:
         except (OSError, ValueError):
             return {"verdicts": {}, "hints": {}}
 
+    def in_python(self, exercise):
+        """Whether the student has chosen Python, and the exercise has that form."""
+        return torch_form.offered(exercise) and self.memory().get("language") == "python"
+
+    def language(self, name=None):
+        """Chooses the language, or says which one is chosen."""
+        if name not in (None, "python", "c++"):
+            sys.exit(f"there is no language {name}; there are python and c++")
+        memory = self.memory()
+        if name:
+            memory["language"] = name
+            self.remember(memory)
+        able = [each for each in self.kit.exercises if torch_form.offered(each)]
+        for each in able if name == "python" else ():
+            self.write_python(each)
+        print(f"{memory.get('language', 'c++')}: " + ("answers to " + ", ".join(each["id"] for each in able) + " are in Python, all others in C++"
+                                                       if self.memory().get("language") == "python" else "all answers are in C++"))
+
+    def write_python(self, exercise):
+        """The starter in Python, unless the file is there."""
+        path = self.where(exercise) / torch_form.file_of(exercise)
+        if not path.exists():
+            shutil.copy(self.hidden / "starters" / exercise["id"] / path.name, path)
+            print(f"wrote {path.relative_to(self.folder)}")
+
     def remember(self, memory):
         (self.hidden / "memory.json").write_text(json.dumps(memory))
 
@@ -66,9 +95,20 @@ class Course:
         return self.folder / exercise["id"]
 
     def sources(self, exercise):
+        if self.in_python(exercise):
+            return [self.where(exercise) / torch_form.file_of(exercise)]
         return [self.where(exercise) / Path(file).name for file in cut.files_of(exercise)]
 
-    def check(self, exercise, command=None):
+    def answers(self, exercise):
+        """The sources, and a program in another language."""
+        return [*(path for path in self.sources(exercise) if path.exists()), *kits.programs_in(exercise, self.where(exercise))]
+
+    def check(self, exercise, command=None, language=None):
+        if language == "python" or (command is None and language is None and self.in_python(exercise)):
+            if not torch_form.offered(exercise):
+                sys.exit(f"{exercise['id']} has no form in Python; these have: " + ", ".join(each["id"] for each in self.kit.exercises if torch_form.offered(each)))
+            self.write_python(exercise)
+            language = "python"
         doing = {}
 
         def waiting():
@@ -77,11 +117,12 @@ class Course:
 
         with kits.saying(waiting):
             verdict = kits.check(self.kit, exercise, self.where(exercise), self.hidden / "build" / exercise["id"],
-                                 seed=kits.seed_of(kits.PUBLIC_KEY, "home", exercise["id"]), command=command, doing=doing)
+                                 seed=kits.seed_of(kits.PUBLIC_KEY, "home", exercise["id"]), command=command, doing=doing, **({"language": language} if language else {}))
         memory = self.memory()
         memory["verdicts"][exercise["id"]] = verdict
         self.remember(memory)
-        print(formats.terminal(exercise, verdict, self.lang), flush=True)
+        shown = torch_form.view(exercise) if verdict.get("language") == "python" else exercise
+        print(formats.terminal(shown, verdict, self.lang), flush=True)
         return verdict["status"] == "right"
 
     def check_program(self, exercise, command):
@@ -101,9 +142,11 @@ class Course:
     def watch(self):
         # Looking at a few dozen times of change takes 1 ms, and works on every file system.
         seen = {}
+        if any(map(self.in_python, self.kit.exercises)):
+            torch_form.warm(self.kit)
         while True:
-            now = {path: path.stat().st_mtime_ns for each in self.kit.exercises for path in self.sources(each) if path.exists()}
-            changed = next((each for each in self.kit.exercises if any(seen.get(path) != now.get(path) for path in self.sources(each))), None)
+            now = {path: path.stat().st_mtime_ns for each in self.kit.exercises for path in self.answers(each)}
+            changed = next((each for each in self.kit.exercises if any(seen.get(path) != now.get(path) for path in self.answers(each))), None)
             exercise = changed if seen else self.current()
             seen = now
             if exercise is None and not changed and not self.current():
@@ -128,6 +171,8 @@ class Course:
     def hint(self, exercise):
         memory = self.memory()
         hints = cut.said(exercise["hints"], self.lang)
+        if self.in_python(exercise):  # the last one names functions
+            hints = [*hints[:-1], cut.said(exercise["python"]["hint"], self.lang)]
         read = min(memory["hints"].get(exercise["id"], 0) + 1, len(hints))
         memory["hints"][exercise["id"]] = read
         self.remember(memory)
@@ -155,6 +200,8 @@ class Course:
             sys.exit("\n".join([f"{broken.status}: {broken.says[0]}", *broken.says[1:]]))
 
     def debug(self, exercise, name=None):
+        if self.in_python(exercise):
+            sys.exit("gdb shows C++: in Python, what you print() stands below the case, with the ranks one after the other")
         cases = self.memory()["verdicts"].get(exercise["id"], {}).get("cases", [])
         name = name or next((each["id"] for each in cases if each["status"] != "right"), exercise["cases"][0]["id"])
         case = next((each for each in exercise["cases"] if each["id"] == name), None)
@@ -258,7 +305,7 @@ class Course:
     def submit(self):
         verdicts = self.memory()["verdicts"]
         with tarfile.open(self.folder / "submission.tar.gz", "w:gz") as archive:
-            for path in [*(path for each in self.kit.exercises for path in self.sources(each) if path.exists()), *self.folder.glob("measure/[rs]*")]:
+            for path in [*(path for each in self.kit.exercises for path in self.answers(each)), *self.folder.glob("measure/[rs]*")]:
                 archive.add(path, str(path.relative_to(self.folder)))
             text = json.dumps(kits.verdict(self.kit, "home", [verdicts[each["id"]] for each in self.kit.exercises if each["id"] in verdicts]))
             entry = tarfile.TarInfo("verdict.json")
@@ -275,6 +322,13 @@ def main(folder, arguments):
     try:
         if command == "check" and len(rest) == 3 and rest[1] == "--program":
             return 0 if course.check_program(course.kit.find(rest[0]), rest[2]) else 1
+        if command == "check" and len(rest) == 3 and rest[1] == "--lang":
+            if rest[2] not in ("python", "c++"):
+                sys.exit(f"there is no language {rest[2]}; there are python and c++")
+            return 0 if course.check(course.kit.find(rest[0]), language=rest[2]) else 1
+        if command == "language" and len(rest) < 2:
+            course.language(*rest)
+            return 0
         if command == "ringside":
             course.ringside(*rest)
         if command == "train" and rest and not rest[0].startswith("-"):
