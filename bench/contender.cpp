@@ -31,10 +31,10 @@ using collectives::RankInfo;
 // Copies of the buffers in the memory of this thread's GPU, as the backend allocates it.
 class OnDevice {
  public:
-  OnDevice(const BenchData& data, Backend& backend)
+  OnDevice(const BenchData& data, collectives::cuda::DeviceBackend& backend)
       : data_(data),
-        input_(allocated(backend, data.input_bytes())),
-        memory_(allocated(backend, data.memory_bytes())) {
+        input_(backend.allocate(data.input_bytes())),
+        memory_(backend.allocate(data.memory_bytes())) {
     if (!data.in_place()) input_.copy_from(data.input(), data.input_bytes());
     renew();
   }
@@ -44,10 +44,6 @@ class OnDevice {
   void bring_back() { memory_.copy_to(data_.memory(), data_.memory_bytes()); }
 
  private:
-  static collectives::cuda::DeviceBuffer allocated(Backend& backend, std::size_t bytes) {
-    auto* const device = dynamic_cast<collectives::cuda::DeviceBackend*>(&backend);
-    return device ? device->allocate(bytes) : collectives::cuda::DeviceBuffer(bytes);
-  }
   std::byte* at(std::size_t byte) const { return static_cast<std::byte*>(memory_.data()) + byte; }
 
   const BenchData& data_;
@@ -63,14 +59,14 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
   const bool in_place = block.in_place && (check || !device);
   BenchData data(buffers, backend.rank(), backend.size(), in_place);
   std::optional<OnDevice> on_device;
-  if (device) on_device.emplace(data, backend);
+  auto* const queue = dynamic_cast<collectives::cuda::DeviceBackend*>(&backend);
+  if (device) on_device.emplace(data, *queue);
   const void* const input = device ? on_device->input() : data.input();
   void* const output = device ? on_device->output() : data.output();
   const auto call = [&] { backend.run(block.call, input, output); };
   for (int i = 0; i < block.warmup; ++i) call();
   for (int sample = 0; sample < block.samples; ++sample) {
-    if (auto* const queue = dynamic_cast<collectives::cuda::DeviceBackend*>(&backend);
-        queue && block.queued) {
+    if (queue && block.queued) {
       record.seconds.push_back(seconds_of_queued_call(*queue, block.call, input, output,
                                                       block.batch, block.graph && check));
       continue;

@@ -1,17 +1,4 @@
 """What the cases of judge.cpp do in a rank with an answer in torch."""
-import data_parallel
-
-
-def gradients(witness, student, rank, size):
-    return data_parallel.train_all_kinds(witness, student.DDP)
-
-
-def calls(witness, student, rank, size):
-    return data_parallel.calls_of_all_kinds(witness, student.DDP)
-
-
-def missing(witness, student, rank, size):
-    return data_parallel.error_when_a_gradient_is_missing(witness, student.DDP, rank)
-
+from data_parallel import calls, gradients, missing
 
 CASES = {"replicas": gradients, "gradients": gradients, "calls": calls, "missing": missing}

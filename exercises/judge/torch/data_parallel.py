@@ -251,3 +251,15 @@ def step_of_shuffled_net(witness, make):
             "gradients": [each.grad if each.grad is None else {"shape": list(each.shape), "values": numbers(each.grad)} for each in net.parameters()], "error": error}
 
 
+# ---- Cases that several exercises have, as collect.py names them
+
+def gradients(witness, student, rank, size):
+    return train_all_kinds(witness, student.DDP)
+
+
+def calls(witness, student, rank, size):
+    return calls_of_all_kinds(witness, student.DDP)
+
+
+def missing(witness, student, rank, size):
+    return error_when_a_gradient_is_missing(witness, student.DDP, rank)

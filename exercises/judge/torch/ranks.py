@@ -127,7 +127,7 @@ class Adapted:
         self.adapters, self.given = importlib.import_module("tests.adapters"), given
 
     def DDP(self, *arguments):
-        function = lambda step: getattr(self.adapters, self.given[step])
+        given, function = self.given, lambda step: getattr(self.adapters, self.given[step])
         model = function("make")(*arguments)
 
         class Model:
@@ -139,7 +139,6 @@ class Adapted:
             def finish_gradient_synchronization(self):
                 function("finish")(model, None)
 
-        given = self.given
         return Model()
 
 
