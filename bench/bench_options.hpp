@@ -10,6 +10,7 @@
 
 #include "base/memory.hpp"
 #include "collectives/algorithms/catalogue.hpp"
+#include "collectives/cuda/device.hpp"
 #include "collectives/data_type.hpp"
 
 namespace ringside::cli {
@@ -61,11 +62,11 @@ struct BenchOptions {
   std::vector<std::uint64_t>
       bytes;  // the whole buffer: reduce_scatter's input, all_gather's output
   std::vector<std::string> backends{"tcp", "shm", "threads"};
-  int queued = 0;      // calls on a GPU that queue up, timed by its events; 0: each is waited for
-  bool graph = false;  // they are captured as a CUDA graph, which is launched at once
-  bool both_places = false;  // measure each size out of place and in place
-  bool in_place = false;     // measure each size in place; else where out of place does not fit
-  bool announces = true;     // false: our own backends send messages only
+  int queued = 0;  // calls on a GPU that queue up, timed by its events; 0: each is waited for
+  collectives::cuda::Queueing queueing = {};  // of these
+  bool both_places = false;                   // measure each size out of place and in place
+  bool in_place = false;  // measure each size in place; else where out of place does not fit
+  bool announces = true;  // false: our own backends send messages only
   int warmup = 5;
   bool limits = true;         // measure the machine's limits too
   double quantile = 0.5;      // the quantile of the samples that becomes the figure

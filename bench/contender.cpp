@@ -64,11 +64,20 @@ void measure_rank(const Contender& contender, Backend& backend, const Block& blo
   const void* const input = device ? on_device->input() : data.input();
   void* const output = device ? on_device->output() : data.output();
   const auto call = [&] { backend.run(block.call, input, output); };
-  for (int i = 0; i < block.warmup; ++i) call();
+  const bool queued = queue && block.queued;
+  const auto seconds_of_queued = [&] {
+    return seconds_of_queued_call(*queue, block.call, input, output, block.batch,
+                                  check ? block.queueing : collectives::cuda::Queueing::alone);
+  };
+  for (int i = 0; i < block.warmup; ++i) {
+    if (i == 0 && queue && check)
+      record.choice = queue->choice_of([&] { queued ? void(seconds_of_queued()) : call(); });
+    else
+      call();
+  }
   for (int sample = 0; sample < block.samples; ++sample) {
-    if (queue && block.queued) {
-      record.seconds.push_back(seconds_of_queued_call(*queue, block.call, input, output,
-                                                      block.batch, block.graph && check));
+    if (queued) {
+      record.seconds.push_back(seconds_of_queued());
       continue;
     }
     const auto start = Clock::now();
@@ -153,7 +162,8 @@ std::unique_ptr<Backend> connect(const Contender& contender, const RankInfo& mee
     const auto memory = name == "nccl"              ? collectives::NcclMemory::plain
                         : name == "nccl_registered" ? collectives::NcclMemory::registered
                                                     : collectives::NcclMemory::symmetric;
-    return collectives::make_nccl_backend(meeting, {.memory = memory, .blocking = true});
+    return collectives::make_nccl_backend(
+        meeting, {.memory = memory, .blocking = true, .tells_choice = true});
   }
   if (name == "gloo") return make_gloo_backend(meeting);
   return make_mpi_backend();

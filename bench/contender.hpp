@@ -14,6 +14,7 @@
 #include "bench/bench_options.hpp"
 #include "collectives/bootstrap/rank_info.hpp"
 #include "collectives/call.hpp"
+#include "collectives/cuda/device.hpp"
 
 namespace ringside::cli {
 
@@ -24,13 +25,15 @@ struct Block {
   int batch = 1;        // calls in a sample
   bool queued = false;  // they queue up on the device, whose events give the time
   bool in_place = false;
-  bool graph = false;  // queued calls are a CUDA graph; not of a limit, whose ranks share a stream
+  // Of queued calls; those of a limit, whose ranks share a stream, queue up alone.
+  collectives::cuda::Queueing queueing = {};
 };
 
 // The measurements of one rank over all its blocks.
 struct RankRecord {
   std::vector<double> seconds;  // of one call; one entry for each sample
   std::uint64_t wrong = 0;      // wrong elements in the worst block
+  std::string choice;           // of a library, for the last block (DeviceBackend::choice_of)
 };
 
 struct Contender {

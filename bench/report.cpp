@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <thread>
@@ -52,6 +53,12 @@ std::string time_text(double us) {
   return fmt::format("{:.{}f}", us, us < 1e3 ? 2 : 0);
 }
 
+// What follows the name of a backend.
+const char* name_of(collectives::cuda::Queueing queueing) {
+  constexpr const char* names[] = {"", " group", " graph"};
+  return names[static_cast<int>(queueing)];
+}
+
 }  // namespace
 
 std::string bench_title(const BenchRow& row) {
@@ -65,34 +72,42 @@ std::string bench_title(const BenchRow& row) {
 }
 
 Table bench_table(const std::vector<BenchRow>& rows) {
+  std::size_t longest = 8;  // name of a backend: all sizes have the same ones
+  for (const BenchRow& row : rows)
+    longest = std::max(longest, row.backend.size() + std::strlen(name_of(row.queueing)));
   Table table{.head = {only_in_json("collective"), only_in_json("ranks"), only_in_json("type"),
                        only_in_json("op"), only_in_json("queued"), only_in_json("in_place"),
-                       number("size (B)", "bytes", {}, 9), words("backend", "backend", 8),
-                       words("algorithm", "algorithm", 18), only_in_json("selected"),
-                       number("time (us)", "time_us", time_text, 9), only_in_json("p99_us"),
-                       only_in_json("max_us"), only_in_json("predicted_us"),
-                       number("algbw", "algbw_gbps", figure(3, 6), 6),
+                       number("size (B)", "bytes", {}, 9), words("backend", "backend", longest),
+                       only_in_json("algorithm"), words("algorithm", "choice", 18),
+                       only_in_json("selected"), number("time (us)", "time_us", time_text, 9),
+                       only_in_json("predicted_us"), number("algbw", "algbw_gbps", figure(3, 6), 6),
                        number("busbw", "busbw_gbps", figure(3, 6), 6),
                        number("bare", "limit_gbps", figure(3, 6), 6),
                        number("ratio", "ratio", figure(2, 5), 5), number("wrong", "wrong", {}, 5)},
               .indent = 0,
               .gap = 1};
+  for (const char* key : {"min_us", "p99_us", "max_us", "cv"})
+    table.head.push_back(only_in_json(key));
   for (const BenchRow& row : rows) {
     const collectives::Call& call = row.call;
     const std::uint64_t bytes = call.count * size_of(call.type);
     const double algbw = algbw_gbps(row),
                  ratio = row.limit_gbps > 0 ? row.busbw_gbps / row.limit_gbps : 0;
-    table.rows.push_back(
-        {name_of(call.collective), row.ranks, name_of(call.type),
-         collectives::reduces(call.collective) ? name_of(call.reduce) : "none", row.queued,
-         row.in_place, bytes, row.backend + (row.graph ? " graph" : ""), algorithm_text(row),
-         row.selected, row.seconds * 1e6, row.p99_seconds * 1e6, row.longest_seconds * 1e6,
-         row.predicted_seconds * 1e6, algbw, row.busbw_gbps, row.limit_gbps, ratio, row.wrong});
+    const std::string_view algorithm = algorithm_text(row);
+    table.rows.push_back({name_of(call.collective), row.ranks, name_of(call.type),
+                          collectives::reduces(call.collective) ? name_of(call.reduce) : "none",
+                          row.queued, row.in_place, bytes, row.backend + name_of(row.queueing),
+                          algorithm, row.choice.empty() ? algorithm : row.choice, row.selected,
+                          row.seconds * 1e6, row.predicted_seconds * 1e6, algbw, row.busbw_gbps,
+                          row.limit_gbps, ratio, row.wrong});
+    for (const double figure : {row.spread.shortest * 1e6, row.spread.p99 * 1e6,
+                                row.spread.longest * 1e6, row.spread.variation})
+      table.rows.back().emplace_back(figure);
   }
   return table;
 }
 
-std::string nccl_tests_tables(const std::vector<BenchRow>& rows) {
+std::string nccl_tests_tables(const std::vector<BenchRow>& rows, bool per_iteration) {
   // By what was measured; a row that was selected stands with the others of "auto".
   std::vector<std::pair<std::string, std::vector<const BenchRow*>>> tables;
   for (const BenchRow& row : rows) {
@@ -105,7 +120,10 @@ std::string nccl_tests_tables(const std::vector<BenchRow>& rows) {
   std::string text;
   for (const auto& [name, of_table] : tables) {
     text += fmt::format("# {}, over {}\n#\n", bench_title(*of_table.front()), name);
-    text += fmt::format("#{:51}{:^32}{:^32}\n", "", "out-of-place", "in-place");
+    const std::size_t place_width = per_iteration ? 68 : 32;
+    const char* const also = per_iteration ? " (+ per-iteration)" : "";
+    text += fmt::format("#{:51}{:^{}}{:^{}}\n", "", fmt::format("out-of-place{}", also),
+                        place_width, fmt::format("in-place{}", also), place_width);
     const auto call_columns = [&](const auto&... each) {
       text += fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", each...);
     };
@@ -113,10 +131,19 @@ std::string nccl_tests_tables(const std::vector<BenchRow>& rows) {
       text += fmt::format("  {:>7}  {:>6}  {:>6} {:>6}", each...);
     };
     call_columns("#       size", "count", "type", "redop", "root");
-    for (int place = 0; place < 2; ++place) place_columns("time", "algbw", "busbw", "#wrong");
+    const auto spread_columns = [&](const auto&... each) {
+      if (per_iteration) text += fmt::format("  {:>7}  {:>7}  {:>7}  {:>7}", each...);
+    };
+    for (int place = 0; place < 2; ++place) {
+      place_columns("time", "algbw", "busbw", "#wrong");
+      spread_columns("i_min", "i_max", "i_p99", "i_cv%");
+    }
     text += '\n';
     call_columns("#        (B)", "(elements)", "", "", "");
-    for (int place = 0; place < 2; ++place) place_columns("(us)", "(GB/s)", "(GB/s)", "");
+    for (int place = 0; place < 2; ++place) {
+      place_columns("(us)", "(GB/s)", "(GB/s)", "");
+      spread_columns("(us)", "(us)", "(us)", "(%)");
+    }
     text += '\n';
     double sum = 0;
     std::int64_t wrong = 0;
@@ -126,8 +153,12 @@ std::string nccl_tests_tables(const std::vector<BenchRow>& rows) {
         call_columns(call.count * size_of(call.type), call.count, nccl_name(call.type),
                      collectives::reduces(call.collective) ? nccl_name(call.reduce) : "none",
                      collectives::has_root(call.collective) ? call.root : -1);
-      place_columns(figure(2, 7)(row->seconds * 1e6), figure(2, 6)(algbw_gbps(*row)),
+      const Show in_us = figure(2, 7);
+      place_columns(in_us(row->seconds * 1e6), figure(2, 6)(algbw_gbps(*row)),
                     figure(2, 6)(row->busbw_gbps), row->wrong);
+      spread_columns(in_us(row->spread.shortest * 1e6), in_us(row->spread.longest * 1e6),
+                     in_us(row->spread.p99 * 1e6),
+                     fmt::format("{:.2f}", row->spread.variation * 100));
       if (row->in_place) text += '\n';
       sum += row->busbw_gbps;
       wrong += row->wrong;

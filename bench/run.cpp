@@ -33,9 +33,10 @@ constexpr Seconds longest_turn{10};  // a process that does not measure waits th
 
 // The result of all ranks of a contender.
 struct Figure {
-  double seconds = 0;           // the slowest rank's quantile (BenchOptions::quantile)
-  double p99 = 0, longest = 0;  // seconds of samples, each of the rank where it is longest
+  double seconds = 0;  // the slowest rank's quantile (BenchOptions::quantile)
+  SampleSpread spread;
   std::int64_t wrong = 0;
+  std::string choice;  // as this process heard it: rank 0 takes the rows
 };
 
 class Bench {
@@ -175,7 +176,7 @@ class Bench {
         std::clamp(std::ceil(sample_seconds / std::max(seconds, 1e-8)), 1.0, 10000.0));
     if (options_.queued > 0) block.batch = options_.queued;
     block.queued = options_.queued > 0;
-    block.graph = options_.graph;
+    block.queueing = options_.queueing;
     const double fit = options_.seconds / std::max(seconds * block.batch, 1e-6);
     const int samples = options_.repeat.value_or(std::max(fewest_samples, static_cast<int>(fit)));
     block.samples = (samples + rounds - 1) / rounds;
@@ -199,17 +200,23 @@ class Bench {
 
   // A collective call: every process contributes the records of its ranks.
   Figure gather(const std::vector<RankRecord>& records) {
-    const std::array quantiles{options_.quantile, 0.99, 1.0};
-    std::array<double, 3> slowest{};
+    std::array<double, 5> largest{};
     std::int64_t wrong = 0;
     for (const auto& record : records) {
-      for (std::size_t i = 0; i < quantiles.size(); ++i)
-        slowest[i] = std::max(slowest[i], quantile(record.seconds, quantiles[i]));
+      const std::vector<double>& samples = record.seconds;
+      const std::array of_rank{quantile(samples, options_.quantile), quantile(samples, 0),
+                               quantile(samples, 0.99), quantile(samples, 1),
+                               coefficient_of_variation(samples)};
+      for (std::size_t i = 0; i < largest.size(); ++i)
+        largest[i] = std::max(largest[i], of_rank[i]);
       wrong += static_cast<std::int64_t>(record.wrong);
     }
-    all_processes_.all_reduce(std::span(slowest), ReduceOp::max);
+    all_processes_.all_reduce(std::span(largest), ReduceOp::max);
     all_processes_.all_reduce(std::span(&wrong, 1), ReduceOp::sum);
-    return {slowest[0], slowest[1], slowest[2], wrong};
+    return {largest[0],
+            {largest[1], largest[2], largest[3], largest[4]},
+            wrong,
+            records.front().choice};
   }
 
   std::vector<BenchRow> rows(const std::vector<Call>& calls, const std::vector<Figure>& figures) {
@@ -223,14 +230,14 @@ class Bench {
       BenchRow row{.call = calls[i],
                    .ranks = layout_.in_set.size,
                    .backend = contender.name,
+                   .choice = figures[i].choice,
+                   .spread = figures[i].spread,
                    .wrong = figures[i].wrong,
                    .queued = options_.queued,
-                   .graph = options_.graph};
+                   .queueing = options_.queueing};
       row.ours = contender.ours();
       row.selected = row.ours && contender.algorithm == "auto";
       row.seconds = figures[i].seconds;
-      row.p99_seconds = figures[i].p99;
-      row.longest_seconds = figures[i].longest;
       row.predicted_seconds = predicted_seconds(contender, calls[i]);
       row.busbw_gbps = bandwidth_gbps(figures[i]);
       for (std::size_t j = 0; j < contenders_.size(); ++j)

@@ -41,7 +41,7 @@ struct BenchArguments {
   std::vector<std::string> bytes{"4B", "64KB", "1MB", "10MB"};
   std::vector<std::string> plugins;
   std::string json, svg, machine;
-  bool calibrate = false, nccl_tests = false;
+  bool calibrate = false, nccl_tests = false, per_iteration = false, graph = false, group = false;
 };
 
 // An emulated link slows down our own transports only, not those of libraries.
@@ -70,6 +70,8 @@ BenchOptions options_from(const BenchArguments& args) {
   }
   if (options.ranks.empty()) options.ranks = {2, 4};
   options.collective = collectives::collective_named(args.collective);
+  refuse_if(args.per_iteration && !args.nccl_tests,
+            "--per-iteration adds columns to those of --nccl-tests: name both");
   options.both_places = args.nccl_tests;
   options.type = type_named(args.type);
   options.op = op_named(args.op);
@@ -79,10 +81,18 @@ BenchOptions options_from(const BenchArguments& args) {
         make_schedules(collectives::algorithm_named(options.collective, name), ranks);
   for (const auto& file : args.plugins) options.backends.push_back(add_plugin(file));
   for (const auto& name : options.backends) bench_backend_named(name);
-  refuse_if(options.graph && options.queued == 0,
+  refuse_if(args.graph && options.queued == 0,
             "--graph captures the calls of --queued: name how many");
-  refuse_if(options.graph && std::ranges::count(options.backends, "cuda_kernels") > 0,
+  refuse_if(args.graph && std::ranges::count(options.backends, "cuda_kernels") > 0,
             "--graph: the ranks of cuda_kernels share a stream, so none can capture it");
+  refuse_if(args.group && options.queued == 0,
+            "--group makes a group of the calls of --queued: name how many");
+  for (const std::string& name : options.backends)
+    refuse_if(args.group && !name.starts_with("nccl"),
+              "--group: expected backends of NCCL, which has groups of calls, got {}", name);
+  if (args.graph || args.group)
+    options.queueing =
+        args.graph ? collectives::cuda::Queueing::graph : collectives::cuda::Queueing::group;
   for (const auto& text : args.bytes) {
     options.bytes.push_back(parse_bytes(text));
     refuse_if(options.collective != collectives::Collective::barrier &&
@@ -132,7 +142,7 @@ void take_part(const BenchArguments& args, const BenchOptions& options) {
     if (grows) write_json_file(args.json, written);
   });
   if (layout.in_job.rank != 0) return;
-  if (args.nccl_tests) fmt::print(out, "{}", nccl_tests_tables(of_all_sizes));
+  if (args.nccl_tests) fmt::print(out, "{}", nccl_tests_tables(of_all_sizes, args.per_iteration));
   if (layout.rows_file.empty()) return write_figures(args, all);
   write_text_file(layout.rows_file, all.dump(), "the figures");
 }
@@ -285,8 +295,12 @@ void add_bench_command(CLI::App& app) {
       "Of backends on GPUs: put N calls on the GPU before waiting for them, and time them by its "
       "events. 0: wait for each call",
       not_negative());
-  option.flag("--graph", options.graph,
-              "Capture the --queued calls as a CUDA graph, and time its launch");
+  const DeclaredOption graph = option.flag(
+      "--graph", args.graph, "Capture the --queued calls as a CUDA graph, and time its launch");
+  option
+      .flag("--group", args.group,
+            "Make one group of the --queued calls (ncclGroupStart; -m of nccl-tests)")
+      .excludes(graph);
   const DeclaredOption in_place = option.flag(
       "--in-place", options.in_place,
       "One buffer on each rank, which is input and output. A size of which three do not fit in "
@@ -296,6 +310,9 @@ void add_bench_command(CLI::App& app) {
             "Measure each size out of place and in place, and print the columns of nccl-tests, a "
             "table for each backend, when all sizes are done")
       .excludes(in_place);
+  option.flag("--per-iteration", args.per_iteration,
+              "With --nccl-tests: also the shortest, the longest and the 99th percentile of the "
+              "samples, and their standard deviation in percent of the mean (-I of nccl-tests)");
   option("--repeat N", options.repeat,
          "Samples of each figure [as fit into half a second, at least 7]", at_least_one("sample"));
   option(

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,16 @@ inline double quantile(std::vector<double> values, double share) {
   const auto below = static_cast<std::size_t>(position),
              above = std::min(below + 1, values.size() - 1);
   return values[below] + (position - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+// The standard deviation as a fraction of the mean. 0 if there are no values.
+inline double coefficient_of_variation(const std::vector<double>& values) {
+  const auto count = static_cast<double>(values.size());
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0), mean = sum / count;
+  if (!(sum > 0)) return 0;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / count) / mean;
 }
 
 inline double median(std::vector<double> values) {

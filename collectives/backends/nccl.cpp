@@ -18,6 +18,7 @@
 #include "base/environment.hpp"
 #include "base/system/shared_library.hpp"
 #include "collectives/backends/nccl.hpp"
+#include "collectives/backends/nccl_choice.hpp"
 #include "collectives/bootstrap/rank_location.hpp"
 #include "collectives/calls/values_of_all_ranks.hpp"
 #include "collectives/cuda/device.hpp"
@@ -76,6 +77,8 @@ class Nccl {
   decltype(ncclAllGather)* all_gather = find<decltype(ncclAllGather)>("ncclAllGather");
   decltype(ncclBroadcast)* broadcast = find<decltype(ncclBroadcast)>("ncclBroadcast");
   decltype(ncclReduce)* reduce = find<decltype(ncclReduce)>("ncclReduce");
+  decltype(ncclGroupStart)* group_start = find<decltype(ncclGroupStart)>("ncclGroupStart");
+  decltype(ncclGroupEnd)* group_end = find<decltype(ncclGroupEnd)>("ncclGroupEnd");
 };
 
 // Opened by the first call. Throws Error if the library is missing or too old.
@@ -155,6 +158,7 @@ class NcclBackend final : public cuda::DeviceBackend {
         device_(cuda::choose_device(local_rank)) {
     nccl();  // throws if the library is missing, before any rank waits for this one
     require_version_for(memory_);
+    if (options.tells_choice) NcclChoice::offer();
     const auto all = values_of_all_ranks(meeting, introduce(device_, rank_), "nccl");
     check_no_shared_gpu(all);
 
@@ -184,8 +188,21 @@ class NcclBackend final : public cuda::DeviceBackend {
     or_close([&] { await(start(call, input, output), [&] { return describe(call); }); });
   }
 
+  void enqueue_group(const std::function<void()>& enqueue_all) override {
+    const auto what = [&] { return "a group of calls, the last " + describe(last_); };
+    or_close([&] { await(nccl().group_start(), what); });
+    enqueue_all();
+    or_close([&] { await(nccl().group_end(), what); });
+  }
+
   void finish() override {
     or_close([&] { await_stream(); });
+  }
+
+  std::string choice_of(const std::function<void()>& body) override {
+    const NcclChoice choice;
+    body();
+    return choice.of_last_call();
   }
 
   void* stream() override { return *stream_; }

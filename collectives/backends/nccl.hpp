@@ -36,6 +36,9 @@ struct NcclOptions {
   // A blocking communicator, as most programs have it: faster, but if a rank is lost while they
   // connect, the others wait for ever.
   bool blocking = false;
+  // DeviceBackend::choice_of() tells algorithm, protocol and channels. To be set with the first
+  // communicator of a process.
+  bool tells_choice = false;
 };
 std::unique_ptr<cuda::DeviceBackend> make_nccl_backend(ProcessGroup& meeting, int local_rank,
                                                        const NcclOptions& options = {});

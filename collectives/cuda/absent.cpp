@@ -28,7 +28,7 @@ Device choose_device(int) {
   fail_without_cuda();
 }
 
-double seconds_of_queued_call(DeviceBackend&, const Call&, const void*, void*, int, bool) {
+double seconds_of_queued_call(DeviceBackend&, const Call&, const void*, void*, int, Queueing) {
   fail_without_cuda();
 }
 

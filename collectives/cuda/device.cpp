@@ -118,13 +118,14 @@ void DeviceBuffer::copy_to(void* host, std::size_t bytes) const {
 }
 
 double seconds_of_queued_call(DeviceBackend& backend, const Call& call, const void* input,
-                              void* output, int calls, bool as_graph) {
+                              void* output, int calls, Queueing queueing) {
   const CudaEvent begin(cudaEventDefault, "making an event"),
       end(cudaEventDefault, "making an event");
   const auto stream = static_cast<cudaStream_t>(backend.stream());
   const auto enqueue_all = [&] {
     for (int i = 0; i < calls; ++i) backend.enqueue(call, input, output);
   };
+  const bool as_graph = queueing == Queueing::graph;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t launchable = nullptr;
   if (as_graph) {
@@ -137,6 +138,8 @@ double seconds_of_queued_call(DeviceBackend& backend, const Call& call, const vo
   check_cuda(cudaEventRecord(begin, stream), "recording an event");
   if (as_graph)
     check_cuda(cudaGraphLaunch(launchable, stream), "launching a graph");
+  else if (queueing == Queueing::group)
+    backend.enqueue_group(enqueue_all);
   else
     enqueue_all();
   check_cuda(cudaEventRecord(end, stream), "recording an event");

@@ -64,4 +64,8 @@ class DeviceBuffer {
   std::function<void()> free_;
 };
 
+// How calls queue up: each alone; as one group; or captured as a CUDA graph before, and launched at
+// once, which ranks that share a stream cannot do.
+enum class Queueing { alone, group, graph };
+
 }  // namespace ringside::collectives::cuda

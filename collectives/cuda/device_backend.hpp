@@ -10,6 +10,9 @@
 // one rank's thread, enqueue, and end it. All ranks must capture, and later launch, the same calls.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "base/error.hpp"
 #include "collectives/cuda/device.hpp"
 #include "collectives/execution/backend.hpp"
@@ -40,6 +43,16 @@ class DeviceBackend : public Backend {
   // collective call, with the same length on every rank; the buffer must go before the backend.
   virtual DeviceBuffer allocate(std::size_t bytes) { return DeviceBuffer(bytes); }
 
+  // Runs `enqueue_all`, whose calls become a group where the library has groups (ncclGroupStart).
+  virtual void enqueue_group(const std::function<void()>& enqueue_all) { enqueue_all(); }
+
+  // Runs `body`, which makes calls and waits for them; returns what a library says it has chosen
+  // for the last one: "RING LL128 x16". Empty where it says nothing.
+  virtual std::string choice_of(const std::function<void()>& body) {
+    body();
+    return {};
+  }
+
   // The cudaStream_t of the calls. Ranks that share it have one order of work.
   virtual void* stream() = 0;
 
@@ -56,10 +69,8 @@ class DeviceBackend : public Backend {
   Traffic traffic_;  // stays zero where a library does not report it
 };
 
-// Seconds of one call, by the device's clock, where `calls` of them queue up after a first one; or
-// are captured as a CUDA graph before, and launched at once. Ranks that share a stream cannot
-// capture.
+// Seconds of one call, by the device's clock, where `calls` of them queue up after a first one.
 double seconds_of_queued_call(DeviceBackend& backend, const Call& call, const void* input,
-                              void* output, int calls, bool as_graph = false);
+                              void* output, int calls, Queueing queueing = Queueing::alone);
 
 }  // namespace ringside::collectives::cuda

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -120,9 +121,10 @@ TEST_CASE("bench has a row for each number of ranks, size and backend, with stab
   std::vector<std::string> keys;
   for (const auto& [key, value] : rows[0].items()) keys.push_back(key);
   std::vector<std::string> expected{
-      "collective", "algorithm", "backend",      "ranks",      "bytes",      "type",  "op",
-      "queued",     "time_us",   "algbw_gbps",   "busbw_gbps", "limit_gbps", "ratio", "wrong",
-      "selected",   "in_place",  "predicted_us", "p99_us",     "max_us"};
+      "collective", "algorithm", "backend",  "ranks",      "bytes",        "type",
+      "op",         "queued",    "time_us",  "algbw_gbps", "busbw_gbps",   "limit_gbps",
+      "ratio",      "wrong",     "selected", "in_place",   "predicted_us", "p99_us",
+      "max_us",     "min_us",    "cv",       "choice"};
   std::sort(keys.begin(), keys.end());
   std::sort(expected.begin(), expected.end());
   CHECK(keys == expected);
@@ -235,6 +237,41 @@ TEST_CASE("bench prints the columns of nccl-tests, out of place and in place") {
       CHECK(rows[i].at("wrong") == 0);
     }
   }
+}
+
+TEST_CASE("bench --per-iteration adds how far the samples spread, as nccl-tests -I does") {
+  const TemporaryFile file("ringside-bench-nccl-");
+  const Outcome outcome = bench({"all_reduce", "-n", "2", "--backends", "threads", "--bytes", "6KB",
+                                 "--nccl-tests", "--per-iteration", "--json", file.path});
+  CAPTURE(outcome.err);
+  CAPTURE(outcome.out);
+  REQUIRE(outcome.exit_code == 0);
+  const std::string names = "time   algbw   busbw #wrong    i_min    i_max    i_p99    i_cv%";
+  CHECK(contains(outcome.out, "redop    root     " + names + "     " + names + "\n"));
+  CHECK(contains(outcome.out, " out-of-place (+ per-iteration) "));
+  std::istringstream line(outcome.out.substr(outcome.out.find("\n        6000 ") + 1));
+  const std::vector<std::string> words{std::istream_iterator<std::string>(line), {}};
+  const auto rows = Json::parse(file.text());
+  REQUIRE(rows.size() == 2);
+  for (std::size_t place = 0; place < rows.size(); ++place) {
+    const Json& row = rows[place];
+    const double shortest = row.at("min_us"), longest = row.at("max_us"), p99 = row.at("p99_us"),
+                 median = row.at("time_us"), variation = row.at("cv");
+    CHECK(shortest <= median);
+    CHECK(median <= p99);
+    CHECK(p99 <= longest);
+    // No sample is further from the mean than the shortest is from the longest.
+    CHECK(variation >= 0);
+    CHECK(variation * shortest <= longest - shortest);
+    const std::size_t first = 9 + place * 8;
+    CHECK(std::stod(words.at(first)) == doctest::Approx(shortest).epsilon(0.01));
+    CHECK(std::stod(words.at(first + 1)) == doctest::Approx(longest).epsilon(0.01));
+    CHECK(std::stod(words.at(first + 2)) == doctest::Approx(p99).epsilon(0.01));
+    CHECK(std::stod(words.at(first + 3)) ==
+          doctest::Approx(variation * 100).epsilon(0.01).scale(1));
+  }
+  CHECK(contains(one_error({"all_reduce", "--per-iteration"}, 2),
+                 "--per-iteration adds columns to those of --nccl-tests: name both"));
 }
 
 TEST_CASE("bench checks the results of every collective, type and operation") {

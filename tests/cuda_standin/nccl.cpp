@@ -8,21 +8,25 @@
 // under way, ranks that share a GPU are refused, and a lost rank is waited for without end. Memory
 // of its own is registered, alone or as a window of all ranks, and misuse of either is refused
 // where NCCL would go on: with RINGSIDE_STANDIN_NCCL_COUNTS a communicator says at its end what its
-// calls used.
+// calls used. A profiler in the program hears of calls that make a choice, which here is an
+// invented one.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <dlfcn.h>
 #include <nccl.h>
 
 #include "collectives/half.hpp"
@@ -41,6 +45,43 @@ constexpr int most_ranks = 8;
 constexpr std::size_t head_bytes = 4096, area_bytes = std::size_t{1} << 20,
                       session_bytes = head_bytes + most_ranks * area_bytes;
 constexpr int polls_in_progress = 3;
+
+// The program's profiler, as NCCL 2.27 and newer find it (profiler_v4.h): the fields of a
+// collective call, and the functions that are called here.
+struct CollectiveEvent {
+  std::uint8_t type = 0;
+  void* parent = nullptr;
+  int rank = 0;
+  std::uint64_t number = 0;
+  const char* func = nullptr;
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::size_t count = 0;
+  int root = 0;
+  const char* datatype = nullptr;
+  std::uint8_t channels = 0, warps = 0;
+  const char *algo = nullptr, *proto = nullptr;
+};
+struct Profiler {
+  const char* name;
+  ncclResult_t (*init)(void** context, int* mask, const char* name, std::uint64_t hash, int nodes,
+                       int ranks, int rank, void* log);
+  ncclResult_t (*start)(void* context, void** handle, CollectiveEvent* event);
+};
+constexpr int profiles_groups = 1 << 0, profiles_collectives = 1 << 1;
+std::atomic<int> profiled = 0;  // the mask; the profiler writes it
+static_assert(sizeof profiled == sizeof(int));
+
+const Profiler* profiler() {
+  static const Profiler* const found = []() -> const Profiler* {
+    int version = 0;
+    ncclGetVersion(&version);
+    const char* const plugin = std::getenv("NCCL_PROFILER_PLUGIN");
+    if (version < 22700 || !plugin || std::string(plugin) != "STATIC_PLUGIN") return nullptr;
+    return static_cast<const Profiler*>(::dlsym(::dlopen(nullptr, RTLD_NOW), "ncclProfiler_v4"));
+  }();
+  return found;
+}
 
 struct Head {
   std::atomic<int> joined = 0;
@@ -87,7 +128,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   std::uint64_t barriers = 0;  // used by the stream only
   std::string last_error;
   std::list<Registration> registrations;
-  int calls = 0, calls_registered = 0, calls_in_windows = 0;
+  int calls = 0, calls_registered = 0, calls_in_windows = 0, calls_in_groups = 0, calls_told = 0;
+  void* of_profiler = nullptr;
   std::shared_ptr<ncclComm> self;  // until it is destroyed; queued work holds it too
 
   ~ncclComm() {
@@ -100,8 +142,8 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
            static_cast<std::size_t>(of) * area_bytes;
   }
 
-  // Counts a call by what holds both of its buffers.
-  void count(const void* in, const void* out) {
+  // Counts a call by what holds both of its buffers. Returns whether these are windows.
+  bool count(const void* in, const void* out) {
     const auto holder = [&](const void* data) -> const Registration* {
       for (const Registration& each : registrations)
         if (data >= each.begin && data < each.begin + each.bytes) return &each;
@@ -109,13 +151,33 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
     };
     const Registration *const of_in = holder(in), *const of_out = holder(out);
     ++calls;
-    if (!of_in || !of_out) return;
-    ++(of_in->window && of_out->window ? calls_in_windows : calls_registered);
+    if (!of_in || !of_out) return false;
+    const bool windows = of_in->window && of_out->window;
+    ++(windows ? calls_in_windows : calls_registered);
+    return windows;
+  }
+
+  // Tells the profiler what a call of so many bytes takes: few bytes a tree, many a ring.
+  void tell(std::size_t count, std::size_t bytes) {
+    ++calls_told;
+    void* handle = nullptr;
+    CollectiveEvent event{.type = profiles_groups};  // NCCL tells of the group around it, too
+    profiler()->start(of_profiler, &handle, &event);
+    event = {.type = profiles_collectives,
+             .rank = rank,
+             .func = "AllReduce",
+             .count = count,
+             .datatype = "ncclFloat32",
+             .channels = 2,
+             .algo = bytes < 32768 ? "TREE" : "RING",
+             .proto = bytes < 32768 ? "LL" : "SIMPLE"};
+    profiler()->start(of_profiler, &handle, &event);
   }
   void say_counts() const {
     if (std::getenv("RINGSIDE_STANDIN_NCCL_COUNTS"))
-      std::fprintf(stderr, "rank %d: %d calls, %d registered, %d in windows\n", rank, calls,
-                   calls_registered, calls_in_windows);
+      std::fprintf(stderr,
+                   "rank %d: %d calls, %d registered, %d in windows, %d in groups, %d told\n", rank,
+                   calls, calls_registered, calls_in_windows, calls_in_groups, calls_told);
   }
 
   ncclResult_t refuse(std::string why) {
@@ -266,6 +328,10 @@ ncclResult_t begun(ncclComm& c) {
   return c.blocking ? ncclSuccess : ncclInProgress;
 }
 
+// Calls of this thread between ncclGroupStart() and the ncclGroupEnd() that starts them.
+thread_local int open_groups = 0;
+thread_local std::vector<std::function<void()>> calls_of_group;
+
 template <class Body>
 ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out, std::size_t count,
                    ncclDataType_t type, ncclRedOp_t op, Body body) {
@@ -275,11 +341,21 @@ ncclResult_t queue(ncclComm_t c, cudaStream_t handle, const void* in, void* out,
   if (!stream) return ncclInvalidArgument;
   const Transfer transfer{static_cast<const std::byte*>(in), static_cast<std::byte*>(out), count,
                           type, op};
-  c->count(in, out);
-  stream->add([self = c->shared_from_this(), transfer, body] {
-    const Access access;
-    body(*self, transfer);
-  });
+  // Of kernels for windows NCCL tells nothing.
+  const bool windows = c->count(in, out), told = (profiled & profiles_collectives) && !windows;
+  const auto start = [stream, self = c->shared_from_this(), transfer, body, told] {
+    if (told) self->tell(transfer.count, transfer.count * size_of(transfer.type));
+    stream->add([=] {
+      const Access access;
+      body(*self, transfer);
+    });
+  };
+  if (open_groups > 0) {
+    ++c->calls_in_groups;
+    calls_of_group.emplace_back(start);
+    return ncclSuccess;
+  }
+  start();
   return begun(*c);
 }
 
@@ -318,6 +394,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
   c->rank = rank;
   c->size = size;
   c->self = c;
+  if (profiler())
+    profiler()->init(&c->of_profiler, reinterpret_cast<int*>(&profiled), nullptr, 0, 1, size, rank,
+                     nullptr);
   c->joining = std::thread([self = c.get(), device = current_device()] { self->join(device); });
   *communicator = c.get();
   if ((c->blocking = config->blocking != 0)) c->joining.join();
@@ -336,6 +415,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
   if (!c->registrations.empty()) return c->refuse("memory is still registered");
   c->say_counts();
   const auto last = std::move(c->self);
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() {
+  ++open_groups;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (open_groups == 0) return ncclInvalidUsage;
+  if (--open_groups > 0) return ncclSuccess;
+  for (const auto& start : std::exchange(calls_of_group, {})) start();
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t c) {

@@ -484,7 +484,9 @@ def report_of(
     table, bounds = choice_table(log, one, machine), limits(log, all_of, list(xml.values()))
     version = log.version or "NCCL, a version that the log does not say"
     text = (
-        f"{version}: {counted(log.of_nccl, 'line')} of it in {log.lines}\n" if log.of_nccl else ""
+        f"{version}: {counted(log.of_nccl, 'message')} in {counted(log.lines, 'line')}\n"
+        if log.of_nccl
+        else ""
     )
     for title, lines in sections_of(log, xml, table, machine, all_of, bounds):
         if lines != []:

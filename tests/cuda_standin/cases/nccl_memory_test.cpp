@@ -116,3 +116,22 @@ TEST_CASE("the nccl backend gives buffers that NCCL knows") {
     }
   }
 }
+
+TEST_CASE(
+    "the stand-in's NCCL starts the calls of a group at its end, and knows no end without one") {
+  CHECK(ncclGroupEnd() == ncclInvalidUsage);
+  on_each_rank(2, [](ncclComm_t communicator, int rank) {
+    cuda::DeviceBuffer numbers(sizeof(float)), sum(sizeof(float));
+    const auto mine = static_cast<float>(rank + 1);
+    numbers.copy_from(&mine, sizeof mine);
+    REQUIRE(ncclGroupStart() == ncclSuccess);
+    REQUIRE(ncclAllReduce(numbers.data(), sum.data(), 1, ncclFloat32, ncclSum, communicator,
+                          nullptr) == ncclSuccess);
+    CHECK(cudaStreamQuery(nullptr) == cudaSuccess);  // nothing has begun
+    REQUIRE(ncclGroupEnd() == ncclSuccess);
+    REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
+    float seen = 0;
+    sum.copy_to(&seen, sizeof seen);
+    CHECK(seen == 3);
+  });
+}

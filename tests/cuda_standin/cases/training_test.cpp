@@ -207,6 +207,8 @@ TEST_CASE(
   CHECK(ranks_that_say("0 registered, [1-9]\\d* in windows") == 3);
   for (const char* row : {" nccl ", " nccl_registered ", " nccl_symmetric "})
     CHECK(contains(measured.out, row));
+  CHECK(contains(measured.out, " size (B) backend         algorithm "));
+  CHECK(contains(measured.out, "    48000 nccl_symmetric  library "));
 
   const Outcome older = bench("nccl_symmetric", "22603");
   CHECK(older.exit_code != 0);
@@ -214,6 +216,47 @@ TEST_CASE(
                  "nccl_symmetric needs NCCL 2.27.0 or newer, in the library and in the header of "
                  "the build, and one of them is 2.26.3: install a newer one, or measure nccl "
                  "alone"));
+}
+
+TEST_CASE(
+    "bench says what NCCL has chosen for each size, and times calls that NCCL does not tell") {
+  const auto bench = [](const std::vector<std::string>& options, const Variables& variables = {}) {
+    Command command{ringside_binary, "bench",      "all_reduce", "-n", "3",
+                    "--bytes",       "4800B,48KB", "--repeat",   "1"};
+    command.insert(command.end(), options.begin(), options.end());
+    Variables all{{"RINGSIDE_STANDIN_DEVICES", "3"}, {"RINGSIDE_STANDIN_NCCL_COUNTS", "1"}};
+    all.insert(variables.begin(), variables.end());
+    return run_program(command, all, Seconds(100));
+  };
+  for (const std::vector<std::string>& queued :
+       {std::vector<std::string>{}, {"--queued", "3"}, {"--queued", "3", "--graph"}}) {
+    std::vector<std::string> options{"--backends", "nccl,nccl_symmetric", "--json", "-"};
+    options.insert(options.end(), queued.begin(), queued.end());
+    const Outcome measured = bench(options);
+    CAPTURE(measured.err);
+    REQUIRE(measured.exit_code == 0);
+    const Json rows = Json::parse(measured.out);
+    REQUIRE(rows.size() == 4);
+    CHECK(rows[0].at("choice") == "TREE LL x2");
+    CHECK(rows[2].at("choice") == "RING SIMPLE x2");
+    for (const int symmetric : {1, 3}) CHECK(rows[symmetric].at("choice") == "library");
+    for (const Json& row : rows) CHECK(row.at("algorithm") == "library");
+    // Of each block the first call, or its first sample, is told; and no other one.
+    std::smatch counts;
+    REQUIRE(
+        std::regex_search(measured.err, counts,
+                          std::regex("(\\d+) calls, 0 registered, 0 in windows.* (\\d+) told")));
+    CHECK(std::stoi(counts[2]) > 0);
+    CHECK(std::stoi(counts[2]) * 2 < std::stoi(counts[1]));
+  }
+  const Outcome table = bench({"--backends", "cuda_ipc,nccl"});
+  CHECK(std::regex_search(table.out, std::regex("48000 nccl +RING SIMPLE x2 ")));
+  for (const Variables& silent : {Variables{{"NCCL_PROFILER_PLUGIN", "none"}},
+                                  Variables{{"RINGSIDE_STANDIN_NCCL", "22603"}}}) {
+    const Outcome unknown = bench({"--backends", "nccl"}, silent);
+    CAPTURE(unknown.err);
+    CHECK(std::regex_search(unknown.out, std::regex("48000 nccl +library ")));
+  }
 }
 
 TEST_CASE("bench captures queued calls as a CUDA graph") {
@@ -238,4 +281,31 @@ TEST_CASE("bench captures queued calls as a CUDA graph") {
                  "--graph captures the calls of --queued: name how many"));
   CHECK(contains(bench({"--backends", "cuda_kernels", "--queued", "4"}).err,
                  "--graph: the ranks of cuda_kernels share a stream, so none can capture it"));
+}
+
+TEST_CASE("bench makes a group of queued calls, which NCCL starts together") {
+  const auto bench = [](const Command& options) {
+    Command command{ringside_binary, "bench", "all_reduce", "-n", "3",
+                    "--bytes",       "48KB",  "--repeat",   "3",  "--group"};
+    command.insert(command.end(), options.begin(), options.end());
+    return run_program(command,
+                       {{"RINGSIDE_STANDIN_DEVICES", "3"}, {"RINGSIDE_STANDIN_NCCL_COUNTS", "1"}},
+                       Seconds(100));
+  };
+  const Outcome measured = bench({"--backends", "nccl", "--queued", "4", "--json", "-"});
+  CAPTURE(measured.err);
+  REQUIRE(measured.exit_code == 0);
+  const Json rows = Json::parse(measured.out);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].at("backend") == "nccl group");
+  CHECK(rows[0].at("wrong") == 0);
+  // Some samples, each a group of four.
+  std::smatch counts;
+  REQUIRE(std::regex_search(measured.err, counts, std::regex("(\\d+) in groups")));
+  CHECK(std::stoi(counts[1]) > 0);
+  CHECK(std::stoi(counts[1]) % 4 == 0);
+  CHECK(contains(bench({"--backends", "nccl"}).err,
+                 "--group makes a group of the calls of --queued: name how many"));
+  CHECK(contains(bench({"--backends", "nccl,cuda_ipc", "--queued", "4"}).err,
+                 "--group: expected backends of NCCL, which has groups of calls, got cuda_ipc"));
 }
