@@ -5,7 +5,7 @@
 #include "collectives/selection/bus_bandwidth.hpp"
 #include "ddp/bucket_sizes/bucket_model.hpp"
 #include "exercises/06-alpha-beta/interface.hpp"
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/program.hpp"
 
 namespace ringside::exercises {
 namespace {
@@ -149,10 +149,20 @@ Verdict judge_table(const Run& run) {
   return {};
 }
 
-const Judge judge("06-alpha-beta", {{"exact", collect_fits<none>, judge_fits<none>},
-                                    {"noise", collect_fits<five_percent>, judge_fits<five_percent>},
-                                    {"limits", collect_limits, judge_limits},
-                                    {"table", collect_table, judge_table}});
+void by_program() {
+  answer_by_program(student_fit, "fit_bucket_model");
+  student_bus_bandwidth.bind([](const Call& call, int ranks, double seconds) {
+    return answer_of_program<double>("bus_bandwidth", std::string(name_of(call.collective)),
+                                     call.count * size_of(call.type), ranks, seconds);
+  });
+}
+
+const Judge judge("06-alpha-beta",
+                  {{"exact", collect_fits<none>, judge_fits<none>},
+                   {"noise", collect_fits<five_percent>, judge_fits<five_percent>},
+                   {"limits", collect_limits, judge_limits},
+                   {"table", collect_table, judge_table}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -4,6 +4,7 @@
 
 #include "collectives/execution/traffic.hpp"
 #include "exercises/19-sharded-optimizer/interface.hpp"
+#include "exercises/judge/single.hpp"
 #include "exercises/judge/zero/optimizer_training.hpp"
 
 namespace ringside::exercises {
@@ -92,14 +93,23 @@ Json collect_step(World& world) {
           {"calls", calls}};
 }
 
+// What an optimizer without weight decay makes of the gradients of this owner.
+Json step_of_owner(const Run& run, const std::vector<int>& sizes, int owner) {
+  if (const Json* single = single_process(run)) return single->at(owner);
+  const OptimizerPlan plan{.sizes = sizes, .steps = 1, .own_gradients = true};
+  return train(plan, run.seed, 0, owner, [](std::vector<ParameterGroup> groups) {
+    groups[0].weight_decay = 0;
+    return make_adamw(std::move(groups));
+  })[1];
+}
+
 Verdict judge_owners(const Run& run) {
   const std::vector<int> sizes = random_sizes(run.seed);
   const Json& owners = run.ranks[0].at("owners");
   const Verdict fault = first_fault(run, [&](int, const Json& seen) -> std::string {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const Json& who = seen.at("owners").at(i);
-      if (who.size() != 1)
-        return fmt::format("ranges() gives p{} to {} ranks, expected 1", i, who.size());
+      if (who.size() != 1) return fmt::format("p{} has {} owners, expected 1", i, who.size());
       if (who != owners[i])
         return fmt::format("takes rank {} for the owner of p{}, rank 0 takes rank {}",
                            who[0].get<int>(), i, owners[i][0].get<int>());
@@ -109,11 +119,7 @@ Verdict judge_owners(const Run& run) {
   if (!fault.says.empty()) return fault;
   if (Verdict error = first_error(run); !error.says.empty()) return error;
   for (int owner = 0; owner < run.world; ++owner) {
-    const Json expected = train({.sizes = sizes, .steps = 1, .own_gradients = true}, run.seed, 0,
-                                owner, [](std::vector<ParameterGroup> groups) {
-                                  groups[0].weight_decay = 0;
-                                  return make_adamw(std::move(groups));
-                                })[1];
+    const Json expected = step_of_owner(run, sizes, owner);
     for (std::size_t i = 0; i < sizes.size(); ++i)
       for (int rank = 0; rank < run.world; ++rank) {
         if (owners[i][0] != owner) continue;
@@ -152,6 +158,12 @@ Verdict judge_bytes(const Run& run) {
   });
 }
 
+// What CS336 asks, and what it leaves open: no bits are compared, and parameters may be dealt out
+// by their number.
+Verdict judge_cs336_training(const Run& run) {
+  return judge_like_single(run, {}, 1e-5);
+}
+
 const Judge judge("19-sharded-optimizer",
                   {{"same-bits", collect_training<ten_steps>, judge_training<ten_steps>},
                    {"memory", collect_memory, judge_ledger},
@@ -160,7 +172,12 @@ const Judge judge("19-sharded-optimizer",
                    {"groups-and-rates", collect_training<late_group>, judge_training<late_group>},
                    {"more-ranks-than-parameters", collect_training<few_parameters>,
                     judge_training<few_parameters>},
-                   {"weak", collect_training<ten_steps>, judge_last_weights}});
+                   {"weak", collect_training<ten_steps>, judge_last_weights},
+                   {"cs336-same-weights", collect_in_torch, judge_cs336_training},
+                   {"cs336-memory", collect_in_torch, judge_ledger_of_even_parameters},
+                   {"cs336-groups", collect_in_torch, judge_cs336_training},
+                   {"cs336-rates", collect_in_torch, judge_cs336_training},
+                   {"cs336-balance", collect_in_torch, judge_ledger}});
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -78,7 +78,7 @@ Verdict judge_open(const Run& run) {
           "most 3 and 0",
           most, end);
     if (!seen.at("overlaps").get<bool>())
-      return "backward waited for bucket 0 before bucket 1 had set out: nothing overlaps";
+      return "backward waited for bucket 0 before bucket 1 had started: nothing overlaps";
     return "";
   });
 }

@@ -10,6 +10,7 @@
 #include "ddp/replicate.hpp"
 #include "exercises/21-fsdp/interface.hpp"
 #include "exercises/judge/autograd/tensors.hpp"
+#include "exercises/judge/single.hpp"
 #include "exercises/judge/zero/block_net_step.hpp"
 
 namespace ringside::exercises {
@@ -58,7 +59,7 @@ Json collect_training(World& world) {
     Json& parameters = seen.emplace_back(Json::object());
     method->visit_parameters(
         [&](const NamedTensor& each) { parameters[each.name] = json_of(each.tensor); });
-    seen.push_back(gathered);
+    seen.push_back({{"gathered", gathered}});
   }
   return seen;
 }
@@ -132,10 +133,12 @@ Verdict judge_mixed(const Run& run) {
 
 // Two bytes for each element of bf16, four for the norm.
 Verdict judge_mixed_bytes(const Run& run) {
-  const std::uint64_t expected =
-      run_of_reference(run, collect_training<BlockNet::mixed>).ranks[0].at(steps + 1);
+  const std::uint64_t expected = run_of_reference(run, collect_training<BlockNet::mixed>)
+                                     .ranks[0]
+                                     .at(steps + 1)
+                                     .at("gathered");
   return first_fault(run, [&](int, const Json& rank) -> std::string {
-    const std::uint64_t seen = rank.at(steps + 1);
+    const std::uint64_t seen = rank.at(steps + 1).at("gathered");
     return seen == expected
                ? ""
                : fmt::format(
@@ -244,7 +247,8 @@ Verdict judge_calls(const Run& run) {
                               : "no call";
     };
     const auto label = [](const Json& calls, std::size_t i) {
-      return i < calls.size() ? fmt::format(" ({})", calls[i]["label"].get<std::string>()) : "";
+      const std::string name = i < calls.size() ? calls[i]["label"].get<std::string>() : "";
+      return name.empty() ? "" : fmt::format(" ({})", name);
     };
     for (std::size_t i = 0; i < std::max(seen.size(), expected.size()); ++i)
       if (call(seen, i) != call(expected, i))
@@ -275,8 +279,10 @@ Verdict judge_memory(const Run& run) {
   const std::int64_t all = net.parameter_bytes(), unit = net.largest_unit_bytes();
   const std::int64_t padding = 64 * (run.world + 2) * (BlockNet::deep.depth + 2);
   const std::int64_t most = all / run.world + 2 * unit + unit / 2 + padding;
+  const Json* const single = single_process(run);
   const std::int64_t of_reference =
-      run_of_reference(run, collect_step<BlockNet::deep>).ranks[0].at("peak of all");
+      (single ? *single : run_of_reference(run, collect_step<BlockNet::deep>).ranks[0])
+          .at("peak of all");
   const auto parts = [&](std::int64_t bytes) {
     return static_cast<double>(bytes) / static_cast<double>(all);
   };

@@ -5,7 +5,7 @@
 
 #include "ddp/tensor_collectives.hpp"
 #include "exercises/23-mesh/interface.hpp"
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/program.hpp"
 #include "parallel/grid.hpp"
 
 namespace ringside::exercises {
@@ -149,10 +149,24 @@ Verdict judge_sums(const Run& run) {
   return {};
 }
 
-const Judge judge("23-mesh", {{"coordinates", collect_arithmetic, judge_coordinates},
-                              {"members", collect_arithmetic, judge_members},
-                              {"groups", collect_groups, judge_groups},
-                              {"sums", collect_sums, judge_sums}});
+void by_program() {
+  answer_by_program(student_coordinates, "coordinates");
+  answer_by_program(student_rank_at, "rank_at");
+  answer_by_program(student_members, "members");
+  student_group_along.bind(
+      [](const Sizes& sizes, std::size_t axis, collectives::ProcessGroup& world) {
+        const auto [color, key] =
+            answer_of_program<std::pair<int, int>>("group_along", sizes, axis, world.rank());
+        return world.split(color, key);
+      });
+}
+
+const Judge judge("23-mesh",
+                  {{"coordinates", collect_arithmetic, judge_coordinates},
+                   {"members", collect_arithmetic, judge_members},
+                   {"groups", collect_groups, judge_groups},
+                   {"sums", collect_sums, judge_sums}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

@@ -7,7 +7,34 @@
 #include "base/random.hpp"
 #include "exercises/32-training-bounds/interface.hpp"
 #include "exercises/32-training-bounds/reference/training_bounds.hpp"
-#include "exercises/judge/judge.hpp"
+#include "exercises/judge/program.hpp"
+
+template <>
+struct ringside::JsonForm<ringside::bounds::Block> {
+  static Json to_json(const bounds::Block& block) { return {{"D", block.d}, {"F", block.f}}; }
+};
+
+template <>
+struct ringside::JsonForm<ringside::bounds::Machine> {
+  static Json to_json(const bounds::Machine& machine) {
+    return {{"C", machine.flops}, {"W", machine.bandwidth}};
+  }
+};
+
+template <>
+struct ringside::JsonForm<ringside::bounds::Step> {
+  static bounds::Step from_json(const Json& json) {
+    const auto pass = [&](const char* name) {
+      return bounds::Pass{json.at(name).at("compute"), json.at(name).at("communicate")};
+    };
+    return {pass("forward"), pass("backward")};
+  }
+};
+
+template <>
+struct ringside::JsonForm<ringside::bounds::Split> {
+  static bounds::Split from_json(const Json& json) { return {json.at("Y"), json.at("B/N")}; }
+};
 
 namespace ringside::exercises {
 namespace {
@@ -163,11 +190,21 @@ Verdict judge_split(const Run& run) {
   return {};
 }
 
+void by_program() {
+  answer_by_program(student_data_parallel, "data_parallel");
+  answer_by_program(student_fully_sharded, "fully_sharded");
+  answer_by_program(student_tensor_parallel, "tensor_parallel");
+  answer_by_program(student_least_tokens, "least_tokens");
+  answer_by_program(student_most_devices, "most_devices");
+  answer_by_program(student_best_split, "best_split");
+}
+
 const Judge judge("32-training-bounds",
                   {{"data-parallel", collect_data_parallel, judge_data_parallel},
                    {"tensor", collect_tensor, judge_tensor},
                    {"bounds", collect_bounds, judge_bounds},
-                   {"split", collect_split, judge_split}});
+                   {"split", collect_split, judge_split}},
+                  by_program);
 
 }  // namespace
 }  // namespace ringside::exercises

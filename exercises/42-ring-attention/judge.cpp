@@ -317,8 +317,8 @@ Json run_of_student(World& world, const Sequence& sequence, const std::vector<in
 template <bool numbers_only>
 Json collect_runs(World& world) {
   const Pieces pieces = pieces_of_student(world.size());
-  Json seen = {{"error", fault_of_pieces(pieces)}, {"pieces", pieces}, {"runs", Json::array()}};
-  if (seen.at("error") != "") return seen;
+  Json seen = {{"pieces", pieces}, {"runs", Json::array()}};
+  if (!fault_of_pieces(pieces).empty()) return seen;
   const std::vector<int>& own = pieces[static_cast<std::size_t>(world.rank())];
   const auto run = [&](const Sequence& sequence, std::chrono::milliseconds pause) {
     seen["runs"].push_back(run_of_student(world, sequence, own, pause));
@@ -328,6 +328,11 @@ Json collect_runs(World& world) {
   else
     run(one_sequence, std::chrono::milliseconds(20));
   return seen;
+}
+
+Verdict fault_of_order(const Run& run) {
+  return first_fault(
+      run, [](int, const Json& seen) { return fault_of_pieces(seen.at("pieces").get<Pieces>()); });
 }
 
 std::string fault_of_values(const Sequence& sequence, int ranks, std::uint64_t seed,
@@ -358,7 +363,7 @@ std::string fault_of_values(const Sequence& sequence, int ranks, std::uint64_t s
 }
 
 Verdict judge_values(const Run& run) {
-  if (const Verdict error = first_error(run); !error.says.empty()) return error;
+  if (const Verdict fault = fault_of_order(run); !fault.says.empty()) return fault;
   return first_fault(run, [&](int rank, const Json& seen) -> std::string {
     const auto pieces = seen.at("pieces").get<Pieces>();
     for (std::size_t s = 0; s < std::size(sequences); ++s)
@@ -374,7 +379,7 @@ Verdict judge_values(const Run& run) {
 // A rank computes 2 p + 1 blocks: 2 p - 1 whole ones, and two whose upper half is masked, which may
 // be left out.
 Verdict judge_work(const Run& run) {
-  if (const Verdict error = first_error(run); !error.says.empty()) return error;
+  if (const Verdict fault = fault_of_order(run); !fault.says.empty()) return fault;
   const std::uint64_t n = one_sequence.tokens, p = static_cast<std::uint64_t>(run.world);
   return first_fault(run, [&](int rank, const Json& seen) -> std::string {
     const auto own =
@@ -396,7 +401,7 @@ Verdict judge_work(const Run& run) {
 // Keys and values of a rank are sent p - 1 times, and while attend() computes with those of one
 // rank, at most those of one more have come.
 Verdict judge_bytes(const Run& run) {
-  if (const Verdict error = first_error(run); !error.says.empty()) return error;
+  if (const Verdict fault = fault_of_order(run); !fault.says.empty()) return fault;
   const std::uint64_t block = 2 * 2 * one_sequence.tokens * one_sequence.width * sizeof(float),
                       others = static_cast<std::uint64_t>(run.world) - 1;
   return first_fault(run, [&](int rank, const Json& seen) -> std::string {

@@ -45,6 +45,10 @@ const std::vector<Net>& all_nets() {
   return nets;
 }
 
+// With larger weights a GELU may let almost nothing through, and then the largest number of a
+// gradient is as small as its rounding.
+constexpr double scale_of_weights = 0.125;
+
 // Weights, a batch and the gradient of the loss, whole.
 struct Data {
   Data(const Net& net, int ranks, std::uint64_t seed, int number = 0) {
@@ -53,7 +57,8 @@ struct Data {
     };
     for (std::size_t i = 0; i < net.depth(); ++i)
       weights.push_back(
-          drawn(net.features[i + 1] * ranks, net.features[i] * ranks, fmt::format("W{}", i)));
+          scale(drawn(net.features[i + 1] * ranks, net.features[i] * ranks, fmt::format("W{}", i)),
+                scale_of_weights));
     x = drawn(net.features.front() * ranks, batch, fmt::format("x{}", number));
     dy = drawn(net.features.back() * ranks, batch, fmt::format("dy{}", number));
   }

@@ -63,7 +63,7 @@ class Build:
         self.compile = {os.path.relpath(each["file"], ROOT): shlex.split(each["command"]) for each in commands}
         self.libraries = {file: set() for file in self.compile}  # that have an object of it: a test may have one, too
         for each in commands:
-            target = re.search(r"/CMakeFiles/([^/]+)\.dir/", each["command"])[1]
+            target = re.search(r"/CMakeFiles/([^/]+)\.dir/", each["command"])[1].removesuffix("_cold")  # whose objects are in the library, too
             self.libraries[os.path.relpath(each["file"], ROOT)].add(f"lib{target}.a")
 
     def link_command(self, name):
@@ -111,7 +111,10 @@ class Build:
         headers = [f'#include "{file}"' for file in texts if file.endswith(".hpp")]
         users = [file for file in self.compile if headers and not file.startswith(("tests/", "exercises/"))
                  and self.libraries[file] & set(map(os.path.basename, link)) and (ROOT / file).exists() and any(each in (ROOT / file).read_text() for each in headers)]
-        return dict.fromkeys([file for file in texts if file.endswith(".cpp")] + users)
+        files = dict.fromkeys([file for file in texts if file.endswith(".cpp")] + users)
+        if not files:
+            raise cut.CutError(f"edit of {', '.join(texts)}: expected a source of the program that includes it, found none")
+        return files
 
     def compile_command(self, file, work, output):
         own = work / "source" / file

@@ -125,7 +125,7 @@ def traces(mine, other):
         if made != known:
             says.append(f"step {number}, rank 0: {made} calls, the reference makes {known}")
         if early < known_early and made == known:
-            says.append(f"step {number}, rank 0: {early} of {made} calls had set out when backward ended, the reference's {known_early}")
+            says.append(f"step {number}, rank 0: {early} of {made} calls had started when backward ended, the reference's {known_early}")
         if waits > known_waits:
             says.append(f"step {number}, rank 0: backward stood still in {waits} waits, the reference in {known_waits}")
         if says:

@@ -35,10 +35,10 @@ class Program {
     std::fputs((question.dump() + "\n").c_str(), questions_);
     std::fflush(questions_);
     const auto length = getline(&line_, &capacity_, answers_);
-    require(length > 0, "the program ended without an answer to {}", question.dump());
+    require(length > 0, "the program ended without an answer to {}", beginning_of(question));
     const auto answer = Json::parse_if_possible({line_, static_cast<std::size_t>(length)});
     require(answer.has_value(), "the program answers {:?} to {}, expected one line of JSON",
-            std::string_view(line_, static_cast<std::size_t>(length - 1)), question.dump());
+            std::string_view(line_, static_cast<std::size_t>(length - 1)), beginning_of(question));
     return *answer;
   }
 
@@ -50,6 +50,12 @@ class Program {
 };
 
 }  // namespace
+
+std::string beginning_of(const Json& question) {
+  constexpr std::size_t longest = 200;
+  const std::string text = question.dump();
+  return text.size() <= longest ? text : text.substr(0, longest) + "...";
+}
 
 Json ask_program(const Json& question) {
   static Program& program = *new Program;  // ends with the process

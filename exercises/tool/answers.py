@@ -92,6 +92,78 @@ def best_bucket_bytes(o, w, total):
     return min(total, math.sqrt(total * w * o))
 
 
+def fit_bucket_model(calls):
+    """Least squares of (o + b/w - t) / t, with o >= 0."""
+    if len({bytes for bytes, _ in calls}) < 2:
+        return {"error": "expected calls of two sizes"}
+    ones, b, bb = (sum(each**k / t**2 for each, t in calls) for k in range(3))
+    y, by = (sum(each**k / t for each, t in calls) for k in range(2))
+    o, slope = (bb * y - b * by) / (ones * bb - b * b), (ones * by - b * y) / (ones * bb - b * b)
+    return [o, 1 / slope] if o >= 0 else [0, bb / by]
+
+
+def bus_bandwidth(collective, bytes, p, seconds):
+    part = {"all_reduce": 2 * (p - 1) / p, "broadcast": 1, "reduce": 1, "barrier": 0}.get(collective, (p - 1) / p)
+    return part * bytes / seconds
+
+
+def coordinates(sizes, rank):
+    at = []
+    for size in reversed(sizes):
+        at.insert(0, rank % size)
+        rank //= size
+    return at
+
+
+def rank_at(sizes, at):
+    rank = 0
+    for size, each in zip(sizes, at):
+        rank = rank * size + each
+    return rank
+
+
+def members(sizes, rank, axis):
+    at = coordinates(sizes, rank)
+    return [rank_at(sizes, [*at[:axis], each, *at[axis + 1:]]) for each in range(sizes[axis])]
+
+
+def group_along(sizes, axis, rank):
+    ranks = members(sizes, rank, axis)
+    return [ranks[0], ranks.index(rank)]
+
+
+def step(block, machine, batch, devices, forward, backward):
+    compute = 6 * batch * block["D"] * block["F"] / (devices * machine["C"])
+    return {"forward": {"compute": compute, "communicate": forward / machine["W"]},
+            "backward": {"compute": 2 * compute, "communicate": backward / machine["W"]}}
+
+
+def data_parallel(block, machine, batch, devices):
+    return step(block, machine, batch, devices, 0, 12 * block["D"] * block["F"])
+
+
+def fully_sharded(block, machine, batch, devices):
+    return step(block, machine, batch, devices, 6 * block["D"] * block["F"], 12 * block["D"] * block["F"])
+
+
+def tensor_parallel(block, machine, batch, devices):
+    return step(block, machine, batch, devices, 4 * batch * block["D"], 4 * batch * block["D"])
+
+
+def least_tokens(machine):
+    return machine["C"] / machine["W"]
+
+
+def most_devices(block, machine):
+    return 1.5 * block["F"] * machine["W"] / machine["C"]
+
+
+def best_split(block, machine, overlapped):
+    times = 1 if overlapped else 2
+    tensor = most_devices(block, machine) / times
+    return {"Y": tensor, "B/N": times * least_tokens(machine) / tensor}
+
+
 def shards_of(plan):
     return {kind: plan["dp"] if plan["zero"] >= stage else 1 for stage, kind in ((1, "optimizer"), (2, "gradients"), (3, "parameters"))}
 

@@ -28,20 +28,30 @@ def load(folder):
     if exercise["points"] != sum(case["points"] for case in exercise["cases"]):
         raise CutError(f"{exercise['id']}: the points of the cases do not add up to {exercise['points']}")
     wrong = exercise.get("wrong", []) + [wrong_of(path) for path in answers_in(folder / "wrong")]
+    for path in answers_in(folder / "python/wrong"):  # of an answer that exists in C++, which says where it fails
+        answer = next((each for each in wrong if each["id"] == path.stem), None)
+        if answer is None:
+            raise CutError(f"{path}: expected a wrong answer of the same name in C++, {folder}/wrong/{path.stem}.hpp")
+        answer["python"] = {"path": path, **said_in(path)}
     return {**exercise, "folder": folder, "wrong": wrong}
 
 
 def answers_in(folder):
-    """Answers in files: patches of the reference, and C++ files that take its place."""
-    return sorted(path for path in Path(folder).glob("*") if path.suffix in (".patch", ".hpp", ".cpp"))
+    """Answers in files: patches of the reference, and files of C++ or Python that take its place."""
+    return sorted(path for path in Path(folder).glob("*") if path.suffix in (".patch", ".hpp", ".cpp", ".py"))
 
 
 def wrong_of(path):
     """A wrong answer in a file. It begins with two lines, in C++ as comments: "fails: CASE" and "says: SENTENCE"."""
-    found = dict(re.findall(r"^(?:// )?(fails|says): (.*?) *$", path.read_text(), flags=re.M))
+    found = said_in(path)
     if len(found) < 2:
         raise CutError(f"{path}: expected \"fails: CASE\" and \"says: SENTENCE\" in its first lines, found {sorted(found) or 'neither'}")
     return {"id": path.stem, "path": path, **found}
+
+
+def said_in(path):
+    """{"fails", "says"}, of what the file says."""
+    return dict(re.findall(r"^(?:(?://|#) )?(fails|says): (.*?) *$", path.read_text(), flags=re.M))
 
 
 def load_all(root):

@@ -116,8 +116,9 @@ def faults_of_output(output, exercise):
         if titles.get(id) != (points, title):
             yield f"its output shows case {id} with {points} points, \"{title}\"; exercise.json has {titles.get(id)}"
     points = exercise["points"]
-    if f"{exercise['id']}  {cut.said(exercise['title'], 'en')}: right, {points} of {points} points" not in output:
-        yield f"it shows no output of a right answer with {points} points"
+    last = f"{exercise['id']}  {cut.said(exercise['title'], 'en')}: right, {points} of {points} points"
+    if last not in output:
+        yield f"it does not show what a check prints for a right answer: expected the line \"{last}\""
     if not any(wrong["says"] in output for wrong in exercise["wrong"]):
         yield "it shows no sentence about a wrong answer of exercise.json"
 

@@ -19,8 +19,8 @@
     leaderboard SUBMISSIONS --course DIR --key FILE --out RESULTS
                 [--exercises 15,17] [--rounds 5] [--train OPTIONS]
         who has the fastest training step, of those whose answer is right
-    cs336 FOLDER [--json FILE]
-        a repository of CS336's assignment 2: its own tests over Ringside,
+    cs336 FOLDER ... [--json FILE] [--limit SECONDS]
+        repositories of CS336's assignment 2: their own tests over Ringside,
         then our cases of the same problems on the same classes
     slides FILE.html [--exercises 01,15] [--lang en] [--from FOLDER]
         slides for a lecture, from the handouts and their figures: one file
@@ -235,9 +235,10 @@ def add_architectures(out, other):
     write_manifest(out)
 
 
-def languages(text):
-    if unknown := set(text.split(",")) - set(handouts.LANGUAGES):
-        raise argparse.ArgumentTypeError(f"there is no handout in {', '.join(unknown)}; there are {', '.join(handouts.LANGUAGES)}")
+def languages(text, *more):
+    known = [*handouts.LANGUAGES, *more]
+    if unknown := set(text.split(",")) - set(known):
+        raise argparse.ArgumentTypeError(f"expected {', '.join(known)}, separated by commas, got {', '.join(sorted(unknown))}")
     return text.split(",")
 
 
@@ -258,6 +259,8 @@ def export_exercise(kit, exercise, out, args):
         cut.write({torch_form.file_of(exercise): torch_form.starter(exercise)}, hidden / "starters" / id)
     # Without edits, which show the reference: with the names and sentences of wrong answers a verdict can be named.
     public = {**{key: value for key, value in exercise.items() if key not in ("attacks", "folder")}, "wrong": [public_part(each) for each in exercise["wrong"]]}
+    if exercise.get("python", {}).get("wrong"):
+        public["python"] = {**exercise["python"], "wrong": [public_part(each) for each in exercise["python"]["wrong"]]}
     write_json(hidden / "include/exercises" / id / "exercise.json", public)
     if args.self_study:
         cut.write(cut.student_files(ROOT, exercise, stub=False), hidden / "solutions" / id)
@@ -614,7 +617,8 @@ def main():
     command = commands.add_parser("new", help="write the files of an exercise of your own")
     command.add_argument("name", help="a free number and a name, such as 50-my-exercise")
     command.add_argument("--from", dest="own", required=True, metavar="FOLDER", help="your exercises; made if it is missing")
-    command.add_argument("--lang", type=languages, default=["en"], help="languages of the handout; default: en")
+    command.add_argument("--lang", type=lambda text: languages(text, "python"), default=["en"],
+                         help="languages of the handout, and python for a form in Python: en,python; default: en")
     command.set_defaults(run=own.new)
     command = commands.add_parser("check", help="prove an exercise of your own, and say what is missing")
     command.add_argument("exercise", help="its number or name")
@@ -645,9 +649,10 @@ def main():
     command.add_argument("--lang", choices=handouts.LANGUAGES, default="en")
     command.add_argument("--from", dest="own", metavar="FOLDER", help="with exercises of your own in this folder")
     command.set_defaults(run=slides)
-    command = commands.add_parser("cs336", help="judge a repository of CS336's assignment 2, beside its own tests")
-    command.add_argument("folder", help="the repository, with tests/adapters.py")
-    command.add_argument("--json", metavar="FILE", help="write the verdict")
+    command = commands.add_parser("cs336", help="judge repositories of CS336's assignment 2, beside their own tests")
+    command.add_argument("folders", nargs="+", metavar="FOLDER", help="a repository, with tests/adapters.py")
+    command.add_argument("--json", metavar="FILE", help="write the verdicts")
+    command.add_argument("--limit", type=int, default=600, metavar="SECONDS", help="a file of their tests ends after so long [600]")
     command.add_argument("--build", help="as export takes it; default: build/exercises, made if it is missing")
     command.add_argument("--kit", help="take what this kit.json names")
     command.set_defaults(own=None, run=lambda args: cs336.run(chosen_kit(args), args))

@@ -29,6 +29,7 @@ import cut
 
 # From the worst to the best: the status of an exercise is the first that one of its cases has.
 STATUSES = ["judge error", "forbidden", "does not compile", "not written", "crashes", "hangs", "wrong", "right"]
+OLDEST = 12  # version of GCC that compiles a course
 DEADLINE = 10  # seconds for one world of a case, at home
 PATIENT = 30  # where other programs keep the machine busy, as in grading: a right answer must not pay for that
 PORT_TAKEN = "the port is taken. Choose another"  # between the look for a free port and its use
@@ -90,13 +91,25 @@ def in_one_process(exercise, case, folder):
     return [exercise["id"], "collect", case["id"], str(folder)], environment
 
 
+def version_of(compiler):
+    """The major version of GCC or Clang; 0 where there is no such program, or it does not tell."""
+    told = shutil.which(compiler) and subprocess.run([compiler, "-dumpversion"], capture_output=True, text=True).stdout
+    return int(told.split(".")[0]) if told and told[0].isdigit() else 0
+
+
+def new_enough(compiler):
+    """`compiler`, unless it is older than OLDEST and a GCC that is not lies beside it: Ubuntu 22.04 has g++-12."""
+    others = (f"g++-{version}" for version in range(OLDEST + 8, OLDEST - 1, -1))
+    return compiler if version_of(compiler) >= OLDEST else next((each for each in others if version_of(each) >= OLDEST), compiler)
+
+
 class Kit:
     def __init__(self, file):
         here = Path(file).resolve().parent
         kit = json.loads(Path(file).read_text())
         path = lambda name: str((here / name).resolve())
         self.root = Path(path(kit["root"]))
-        self.compiler = kit["compiler"]
+        self.compiler = new_enough(kit["compiler"])
         self.flags, self.link = kit["flags"], kit["link"]
         self.libraries = [path(each) for each in kit["libraries"]]
         self.program = path(kit["program"])
@@ -106,6 +119,12 @@ class Kit:
         self.python, self.python_library = path(kit["python"]), path(kit["python_library"])  # the folder of the package ringside, and libringside.so
         self.settings = kit
         self.exercises = [each for each in cut.load_all(self.root) if each["id"] in self.judges]
+
+    @property
+    def linked(self):
+        """What a student's object is linked with, behind the judge's. A shared library is found where it lies."""
+        found = sorted({f"-Wl,-rpath,{Path(each).parent}" for each in self.libraries if each.endswith(".so")})
+        return [*self.libraries, *self.link, *found]
 
     def program_of(self, exercise):
         return self.programs.get(exercise["id"], self.program)
@@ -227,6 +246,9 @@ def require_compiler(kit):
     for tool in (kit.compiler, "nm", "readelf"):
         if not shutil.which(str(tool)):
             raise Broken("judge error", f"{tool} is not installed: install a C++ compiler (Debian, Ubuntu: apt-get install g++)")
+    if 0 < (version := version_of(kit.compiler)) < OLDEST:
+        raise Broken("judge error", f"{kit.compiler} is version {version}, and a course needs GCC {OLDEST} or newer (Debian, Ubuntu: apt-get install "
+                     f"g++-{OLDEST}, if the release has it; else a newer release, or a container: install.md)")
 
 
 def run_compiler(kit, folder, *arguments):
@@ -339,7 +361,7 @@ def compile_student(kit, exercise, folder, build):
     output = run_compiler(kit, folder, "-c", exercise["folder"] / "bind.cpp", "-o", obj)
     if wrong := forbidden_symbols(kit, exercise, str(obj), given, written):
         raise Broken("forbidden", wrong)
-    linked = subprocess.run([*CONFINED, *COMPILING, kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.libraries, *kit.link, "-o", str(program)],
+    linked = subprocess.run([*CONFINED, *COMPILING, kit.compiler, str(obj), kit.judges[exercise["id"]], *kit.linked, "-o", str(program)],
                             capture_output=True, text=True, errors="replace")
     if linked.returncode != 0:
         refuse_busy_machine(linked.stderr)
@@ -547,6 +569,7 @@ class Runner:
     def judged(self, case, size, folder):
         """(status, sentences, picture, output) of a case in one world."""
         ranks = self.world(case, size, folder)
+        ranks, single = ranks[:size], ranks[size:]  # the second: what a process without the student's code computes, where the judge does not
         output = "".join(end_of(path, 2000) for path in (Path(folder, f"{rank}.output") for rank in range(size)) if path.exists())[-2000:]
         where = f"world {size}, " if size > 1 else ""
         for kind, status in (("crashes", "crashes"), ("not_written", "not written"), ("hangs", "hangs"), ("error", "wrong")):
@@ -567,7 +590,9 @@ class Runner:
             return status, says[:1] if kind == "not_written" else says, "", output
         if not all(each["called"] for each in ranks):
             return "judge error", ["the check never reached your code: please report this"], "", output
-        given = {"world": size, "seed": self.seed, "ranks": [each["data"] for each in ranks]}
+        if single and "data" not in single[0]:
+            return "judge error", [f"the single process: {next(iter(single[0].values()))}"], "", output
+        given = {"world": size, "seed": self.seed, "ranks": [each["data"] for each in [*ranks, *single]]}
         judge = subprocess.run([self.kit.program_of(self.exercise), self.exercise["id"], "judge", case["id"]], input=json.dumps(given),
                                capture_output=True, text=True, env=self.environment)
         if judge.returncode != 0:

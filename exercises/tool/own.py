@@ -13,6 +13,7 @@ from pathlib import Path
 import cut
 import handouts
 import kit as kits
+import torch_form
 
 HERE = Path(__file__).resolve().parents[1]
 MARK = "FILL IN"
@@ -32,13 +33,15 @@ def new(args):
     target = Path(args.own, args.name)
     if target.exists():
         raise ValueError(f"{target} is there already: choose another name, or remove it")
-    for path in sorted(path for path in (HERE / "template").rglob("*") if path.is_file()):
-        text = path.read_text().replace("NN-new-exercise", args.name).replace("new_exercise", slug.replace("-", "_"))
-        text = re.sub(r'\{"LANG": (.*)\}', lambda match: "{" + ", ".join(f'"{lang}": {match[1]}' for lang in args.lang) + "}", text)
+    in_python, langs = "python" in args.lang, [each for each in args.lang if each != "python"] or ["en"]
+    for path in sorted(path for path in (HERE / "template").rglob("*") if path.is_file() and (in_python or path.suffix != ".py")):
+        text = path.read_text() if in_python else re.sub(r'  "python": .*\n', "", path.read_text())
+        text = text.replace("NN-new-exercise", args.name).replace("new_exercise", slug.replace("-", "_"))
+        text = re.sub(r'\{"LANG": (.*)\}', lambda match: "{" + ", ".join(f'"{lang}": {match[1]}' for lang in langs) + "}", text)
         file = target / str(path.relative_to(HERE / "template")).replace("new_exercise", slug.replace("-", "_"))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    for lang in args.lang:
+    for lang in langs:
         (target / f"handout.{lang}.md").write_text(empty_handout(cut.load(target), lang))
     print(f"wrote {target}: {sum(path.is_file() for path in target.rglob('*'))} files, which say {MARK} where something is missing.\n"
           f"What is still missing:  exercises/ringside-exercises check {number} --from {args.own}")
@@ -98,7 +101,7 @@ def compile_judge(kit, exercise, built):
 
     with kits.saying(lambda: f"still compiling the judge of {exercise['id']}"), ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_part, parts))
-    done = subprocess.run([kit.compiler, *(str(built / name) for name in parts), *kit.libraries, *kit.link, "-o", str(built / "program")],
+    done = subprocess.run([kit.compiler, *(str(built / name) for name in parts), *kit.linked, "-o", str(built / "program")],
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise ValueError(f"{exercise['id']} cannot be linked: {done.stderr[-1000:]}")
@@ -138,7 +141,7 @@ def check(chosen_kit, args):
         return not faults
 
     print(folders[0].name)
-    if told("exercise.json and the code are filled in", marks(folders[0], (".json", ".hpp", ".cpp", ".patch"))):
+    if told("exercise.json and the code are filled in", marks(folders[0], (".json", ".hpp", ".cpp", ".patch", ".py"))):
         args.own = None  # only this exercise: another one may not compile yet
         kit = chosen_kit(args)
         exercise = cut.load(folders[0])
@@ -148,6 +151,8 @@ def check(chosen_kit, args):
                              ("each variant has full points", selftest.variants)):
             few = too_few("variants", [path.stem for path in cut.variants_of(exercise)]) if proof is selftest.variants else ()
             told(title, itertools.chain(selftest.told(proof, kit, exercise), few))
+        if torch_form.offered(exercise):
+            told("in Python: the reference, its starter, wrong answers and variants", selftest.told(selftest.python, kit, exercise))
         told("the handout says what exercise.json says", handouts.faults(exercise))
     told("the handout is filled in", marks(folders[0], (".md",)))
     print(f"{missing or 'nothing'} missing" + ("" if missing else f": it can be exported with --from {folders[0].parent}"))

@@ -5,7 +5,7 @@
     ./exercise check 01 --program ./ring.py
                                checks answers of a program in any language (programs.md); as 01-.../answer.py you hand it in
     ./exercise check 15 --lang python
-                               checks your answer in Python, with torch: 13, 14, 15, 17
+                               checks your answer in Python, with torch: 13, 14, 15, 17, 19, 20, 21, 24, 30, 31, 42, 43, 45, 46
     ./exercise language python from now on your answers to these are in Python; `language c++` goes back
     ./exercise list            all exercises, their points and where you are
     ./exercise hint 15         the next of three hints

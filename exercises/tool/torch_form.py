@@ -42,8 +42,14 @@ def file_of(exercise):
 def view(exercise):
     """The exercise as it is judged in this form: titles that differ, and the wrong answers that exist in Python, with their sentences."""
     titles = exercise["python"].get("titles", {})
+    shared = [{**{key: each[key] for key in ("id", "fails", "says", "passes_weak") if key in each}, **each["python"]} for each in exercise["wrong"] if "python" in each]
     return {**exercise, "cases": [{**case, "title": titles.get(case["id"], case["title"])} for case in exercise["cases"]],
-            "wrong": [{**{key: each[key] for key in ("id", "fails", "says", "passes_weak") if key in each}, **each["python"]} for each in exercise["wrong"] if "python" in each]}
+            "wrong": shared + exercise["python"].get("wrong", [])}
+
+
+def answers_of(exercise):
+    """What in torch is the answer of this exercise, by its name."""
+    return exercise["python"].get("answers", [])
 
 
 def reference(exercise):
@@ -71,7 +77,9 @@ def starter(exercise):
 
 
 def edited(exercise, answer):
-    """The reference with the edits of a wrong answer."""
+    """A wrong answer: a file, a patch, or the reference with edits."""
+    if "path" in answer:
+        return variant(exercise, answer["path"])
     text = reference(exercise)
     for edit in answer.get("edits") or [answer]:
         text = cut.replace_once(text, edit["find"], edit["replace"], f"{exercise['id']}, {answer['id']} in Python")
@@ -79,15 +87,18 @@ def edited(exercise, answer):
 
 
 def variants_of(exercise):
-    return sorted((exercise["folder"] / "python/variants").glob("*.patch"))
+    """Patches of the reference, and files that take its place."""
+    return sorted(path for path in (exercise["folder"] / "python/variants").glob("*") if path.suffix in (".patch", ".py"))
 
 
-def patched(exercise, patch):
+def variant(exercise, path):
+    if path.suffix == ".py":
+        return path.read_text()
     with tempfile.TemporaryDirectory(prefix="ringside-answer-") as folder:
         Path(folder, file_of(exercise)).write_text(reference(exercise))
-        done = subprocess.run(["git", "apply", "-p1", str(patch)], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run(["git", "apply", "-p1", str(path)], cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
-            raise cut.CutError(f"{exercise['id']}, {patch.name} in Python: {done.stderr.strip()}")
+            raise cut.CutError(f"{exercise['id']}, {path.name} in Python: {done.stderr.strip()}")
         return Path(folder, file_of(exercise)).read_text()
 
 
@@ -190,19 +201,22 @@ class Runner(kits.Runner):
         self.path, self.parent, self.adapters = path, parent_of(kit), adapters
 
     def world(self, case, size, folder):
-        pairs = [socket.socketpair() for _ in range(size)]
+        """What the ranks came to, and behind them the single process, where the case has one."""
+        form = self.exercise["python"]
+        pairs = [socket.socketpair() for _ in range(size + (case["id"] in form.get("single", [])))]
         environment = {**self.environment, "RINGSIDE_JUDGE_SEED": str(self.seed), "RINGSIDE_BACKEND": "tcp", "RINGSIDE_FLIGHT_DIR": f"{folder}/flights",
                        "RINGSIDE_ALGORITHM": "all_reduce=ring,reduce_scatter=ring,all_gather=ring,broadcast=binomial", **place_of_ringside(self.kit)}
         here = self.kit.root / "exercises/judge/torch/witness.py"
-        witness = subprocess.Popen([sys.executable, "-B", str(here), str(self.deadline), *(str(ours.fileno()) for ours, _ in pairs)],
+        witness = subprocess.Popen([sys.executable, "-B", str(here), str(self.deadline), str(size), *(str(ours.fileno()) for ours, _ in pairs)],
                                    pass_fds=[ours.fileno() for ours, _ in pairs], env=environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=open(f"{folder}/witness.errors", "wb"))
         pids = []
         for rank, (ours, theirs) in enumerate(pairs):
             ours.close()
             with open(f"{folder}/{rank}.output", "wb") as output:
-                told = {"rank": rank, "size": size, "case": case["id"], "collect": str(self.kit.root / "exercises" / self.exercise["id"] / "python/collect.py"),
-                        "folder": str(kits.own_folder(Path(folder, str(rank)))), "path": str(self.path), "adapters": self.adapters}
+                told = {"rank": rank, "size": size, "case": case["id"], "collect": str(self.exercise["folder"] / "python/collect.py"),
+                        "folder": str(kits.own_folder(Path(folder, str(rank)))), "path": str(self.path), "adapters": self.adapters, "ledger": self.exercise.get("ledger", False),
+                        "answers": answers_of(self.exercise)}
                 pids.append(self.parent.ask({"fork": told}, theirs.fileno(), output.fileno())["pid"])
             theirs.close()
         try:
@@ -239,16 +253,22 @@ class Runner(kits.Runner):
         return {"crashes": f"its process ended in {doing}, without a result ({ending})"}
 
 
+def module_of(exercise):
+    """What the warm parent imports, so that no rank has to wait for it: the ledger and optimizers of torch bring what would compile them,
+    which takes seconds more."""
+    return "torch._dynamo" if exercise.get("ledger") else "torch"
+
+
 def runner(kit, exercise, folder, **how):
     """Of the answer in this folder. Throws Broken."""
     if how.get("adapters"):  # a repository of CS336's, whose code is not looked at
-        parent_of(kit).ask({"import": "torch"})
+        parent_of(kit).ask({"import": module_of(exercise)})
         return Runner(kit, folder, view(exercise), **how)
     path = Path(folder).resolve() / file_of(exercise)
     if not path.exists():
         raise kits.Broken("not written", f"{folder} has no {path.name}")
     parent = parent_of(kit)
-    if fault := parent.ask({"check": str(path)}):
+    if fault := parent.ask({"check": str(path), "ledger": exercise.get("ledger", False), "answers": answers_of(exercise)}):
         raise kits.Broken(fault["status"], fault["says"])
-    parent.ask({"import": "torch"})  # which no rank is to wait for
+    parent.ask({"import": module_of(exercise)})
     return Runner(kit, path, view(exercise), **how)

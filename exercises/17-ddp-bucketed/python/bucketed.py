@@ -1,4 +1,4 @@
-"""Data parallelism, fourth version: gradients travel in buckets, which set out while backward runs."""
+"""Data parallelism, fourth version: gradients travel in buckets, which start while backward runs."""
 import contextlib
 
 import torch
@@ -48,13 +48,13 @@ class DDP(torch.nn.Module):
             self.synchronizing = True
 
     def start_over(self) -> None:
-        """Before the first step, and after each: no gradient has come, and no bucket has set out."""
+        """Before the first step, and after each: no gradient has come, and no bucket has started."""
         self.has_gradient = set()  # parameters whose gradient has come, under no_sync() too
         self.ready = set()  # those whose gradient has come outside of it: it is complete
         self.under_way = {}  # by the number of the bucket: what is sent, and its work
 
     def on_gradient(self, parameter: torch.nn.Parameter) -> None:
-        """In backward, when the gradient of a parameter is complete: starts the calls of all buckets whose turn has come. They set out in
+        """In backward, when the gradient of a parameter is complete: starts the calls of all buckets whose turn has come. They start in
         the order of their numbers, which is the same on all ranks. Under no_sync() none does."""
         self.has_gradient.add(parameter)
         if not self.synchronizing:

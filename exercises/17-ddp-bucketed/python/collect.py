@@ -1,9 +1,12 @@
 """What the cases of judge.cpp do in a rank with an answer in torch."""
 import data_parallel
-from data_parallel import LayeredNet, backward, ones
+import torch
+from data_parallel import CS336_KINDS, OTHER_KINDS, LayeredNet, backward, ones
 
 # Sizes of buckets in MB: one gradient each; a few; one layer, or two, of a LayeredNet; all.
 BYTE, FEW, ONE_LAYER, TWO_LAYERS, ALL = 1e-6, 0.0003, 0.0006, 0.0012, 1000
+# The same for nets in fp32, in MB and in MiB alike (judge.cpp).
+TINY, A_LAYER, TWO_IN_FP32 = 1e-5, 0.0003, 0.000578
 
 
 def name_of(megabytes):
@@ -51,4 +54,29 @@ def weak(witness, student, rank, size):
     return data_parallel.train_all_kinds(witness, of_size(student, FEW))
 
 
-CASES = {"gradients": gradients, "order": order, "same-order": same_order, "steps": steps, "missing": missing, "weak": weak}
+def cs336_trains(kinds):
+    return lambda witness, student, rank, size: {name_of(each): data_parallel.train_all_kinds(witness, of_size(student, each), kinds=kinds, dtype=torch.float32)
+                                                 for each in (TINY, A_LAYER, ALL)}
+
+
+def cs336_order(witness, student, rank, size):
+    return {name_of(each): data_parallel.events_of_steps(witness, of_size(student, each), torch.float32) for each in (A_LAYER, TWO_IN_FP32, TINY)}
+
+
+def cs336_same_order(witness, student, rank, size):
+    return data_parallel.step_of_shuffled_net(witness, of_size(student, TINY), torch.float32)
+
+
+def cs336_bucket_size(witness, student, rank, size):
+    net = LayeredNet(witness, dtype=torch.float32)
+    model = student.DDP(net, A_LAYER)
+    witness.barrier()
+    witness.mark("clear")
+    backward(model(ones(torch.float32)))
+    model.finish_gradient_synchronization()
+    return {"calls": witness.mark("calls")}
+
+
+CASES = {"gradients": gradients, "order": order, "same-order": same_order, "steps": steps, "missing": missing, "weak": weak,
+         "cs336-gradients": cs336_trains(CS336_KINDS), "cs336-order": cs336_order, "cs336-other-nets": cs336_trains(OTHER_KINDS),
+         "cs336-same-order": cs336_same_order, "cs336-bucket-size": cs336_bucket_size}

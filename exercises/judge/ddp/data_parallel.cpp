@@ -104,68 +104,75 @@ struct Alone final : DataParallel {
   }
 };
 
-bool near(double a, double b) {
-  return std::abs(a - b) <= 1e-9 * std::max(1.0, std::abs(b));
+// What rounding may change in numbers of about 1.
+double tolerance_of(const TrainedNets& nets) {
+  return nets.number_bytes == 8 ? 1e-9 : 1e-4;
+}
+
+bool near(double a, double b, double tolerance) {
+  return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b));
 }
 
 // "every gradient is 3 times the single process's", if one number explains all of them.
-std::string common_factor(const Json& seen, const Json& expected) {
+std::string common_factor(const Json& seen, const Json& expected, double tolerance) {
   double factor = 0;
   for (const auto& [name, numbers] : expected.items())
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const double a = seen.at(name).at(i), b = numbers[i];
-      if (std::abs(b) < 1e-9) continue;
+      if (std::abs(b) < tolerance) continue;
       if (factor == 0) factor = a / b;
-      if (!near(a, factor * b)) return "";
+      if (!near(a, factor * b, tolerance)) return "";
     }
-  return factor == 0 || near(factor, 1)
+  return factor == 0 || near(factor, 1, 1e-3)
              ? ""
              : fmt::format("every gradient is {:.3g} times the single process's", factor);
 }
 
-std::string fault_of_gradients(const Json& seen, const Json& expected) {
+std::string fault_of_gradients(const Json& seen, const Json& expected, double tolerance) {
   for (const auto& [name, numbers] : expected.items())
     if (!seen.contains(name)) return fmt::format("{} has no gradient", name);
   for (const auto& [name, numbers] : seen.items())
     if (!expected.contains(name))
       return fmt::format("{} has a gradient, but backward gave it none on any rank", name);
-  if (const std::string factor = common_factor(seen, expected); !factor.empty()) return factor;
+  if (const std::string factor = common_factor(seen, expected, tolerance); !factor.empty())
+    return factor;
   for (const auto& [name, numbers] : expected.items())
     for (std::size_t i = 0; i < numbers.size(); ++i)
-      if (!near(seen[name].at(i), numbers[i]))
+      if (!near(seen[name].at(i), numbers[i], tolerance))
         return fmt::format("the gradient of {}[{}] is {:.6g}, the single process's is {:.6g}", name,
                            i, seen[name][i].get<double>(), numbers[i].get<double>());
   return "";
 }
 
 // "buffer shift[0] on rank 1 is 1, on rank 0 it is 0"
-std::string fault_of_state(const Json& seen, const Json& expected, int rank) {
+std::string fault_of_state(const Json& seen, const Json& expected, int rank, double tolerance) {
   for (const auto& [name, numbers] : expected.items())
     for (std::size_t i = 0; i < numbers.size(); ++i)
-      if (!near(seen.at(name).at(i), numbers[i]))
+      if (!near(seen.at(name).at(i), numbers[i], tolerance))
         return fmt::format("{}[{}] on rank {} is {:.6g}, {} {:.6g}", name, i, rank,
                            seen[name][i].get<double>(), rank == 0 ? "expected" : "on rank 0 it is",
                            numbers[i].get<double>());
   return "";
 }
 
-std::string fault_of_step(const Json& seen, const Json& expected, std::size_t step, int rank) {
+std::string fault_of_step(const Json& seen, const Json& expected, std::size_t step, int rank,
+                          double tolerance) {
   if (seen.at("messages") != 0)
     return fmt::format("step {}, rank {}: {} messages were sent under no_sync(), expected none",
                        step, rank, seen["messages"].get<int>());
-  std::string fault = fault_of_gradients(seen.at("gradients"), expected["gradients"]);
+  std::string fault = fault_of_gradients(seen.at("gradients"), expected["gradients"], tolerance);
   if (!fault.empty()) return fmt::format("step {}, rank {}: {}", step, rank, fault);
-  fault = fault_of_state(seen.at("parameters"), expected["parameters"], rank);
+  fault = fault_of_state(seen.at("parameters"), expected["parameters"], rank, tolerance);
   return fault.empty() ? "" : fmt::format("after step {} {}", step, fault);
 }
 
 }  // namespace
 
-std::uint64_t ring_bytes(std::uint64_t bytes, int ranks, int rank) {
+std::uint64_t ring_bytes(std::uint64_t bytes, int ranks, int rank, std::uint64_t number_bytes) {
   std::vector<collectives::Schedule> schedules;
   for (int r = 0; r < ranks; ++r) schedules.push_back(collectives::ring_all_reduce(ranks, r));
-  const auto chunks = collectives::aligned_chunks(bytes / 8, ranks, 8);
-  return collectives::cost_of(schedules, chunks, 8, {}).sent[rank].bytes;
+  const auto chunks = collectives::aligned_chunks(bytes / number_bytes, ranks, number_bytes);
+  return collectives::cost_of(schedules, chunks, number_bytes, {}).sent[rank].bytes;
 }
 
 std::string name_of(NetKind kind) {
@@ -174,6 +181,8 @@ std::string name_of(NetKind kind) {
       return "plain";
     case NetKind::tied:
       return "tied";
+    case NetKind::frozen:
+      return "frozen";
     case NetKind::frozen_and_unused:
       return "frozen and unused";
     case NetKind::sometimes:
@@ -196,7 +205,7 @@ JudgeNet::JudgeNet(NetKind kind, std::uint64_t seed, int rank)
   if (kind == NetKind::frozen_and_unused) register_module("unused", unused_);
   register_module("out", out_);
   register_buffer("shift", shift_);
-  if (kind != NetKind::frozen_and_unused) return;
+  if (kind != NetKind::frozen && kind != NetKind::frozen_and_unused) return;
   Linear* const layers[] = {&first_, &second_, &third_, &out_};
   layers[random_below(4, seed, 3, 0)]->bias.set_requires_grad(false);
 }
@@ -212,10 +221,10 @@ Tensor JudgeNet::loss(std::uint64_t seed, std::int64_t first, std::int64_t rows)
                   rows_of(seed, 5, first, rows, out_.weight.size(0)));
 }
 
-LayeredNet::LayeredNet(std::uint64_t seed) {
+LayeredNet::LayeredNet(std::uint64_t seed, DType dtype) {
   for (int i = 0; i < depth; ++i) {
     const std::string name = std::to_string(i);
-    layers.push_back(std::make_unique<Linear>(8, 8, true, Init{seed, name}, DType::fp64));
+    layers.push_back(std::make_unique<Linear>(8, 8, true, Init{seed, name}, dtype));
     register_module(name, *layers.back());
   }
 }
@@ -239,12 +248,13 @@ Json train_all_kinds(World& world, const Method& student, const TrainingPlan& pl
   return seen;
 }
 
-Verdict judge_start(const Run& run) {
-  for (const NetKind kind : all_net_kinds) {
+Verdict judge_start(const Run& run, const TrainedNets& nets) {
+  for (const NetKind kind : nets.kinds) {
     const Json expected = state_of(JudgeNet(kind, run.seed, 0));
     for (int rank = 0; rank < run.world; ++rank) {
       const Json& seen = run.ranks[rank].at(name_of(kind)).at("start");
-      if (const std::string fault = fault_of_state(seen, expected, rank); !fault.empty())
+      const std::string fault = fault_of_state(seen, expected, rank, tolerance_of(nets));
+      if (!fault.empty())
         return {{fmt::format("net '{}', before the first step {}", name_of(kind), fault)}};
     }
   }
@@ -260,7 +270,8 @@ Verdict judge_last_weights(const Run& run) {
     for (int rank = 0; rank < run.world; ++rank) {
       const Json& seen = run.ranks[rank].at(name_of(kind)).at("steps").at(steps - 1);
       const std::string fault =
-          fault_of_state(seen.at("parameters"), expected["steps"][steps - 1]["parameters"], rank);
+          fault_of_state(seen.at("parameters"), expected["steps"][steps - 1]["parameters"], rank,
+                         tolerance_of({}));
       if (!fault.empty()) return {{fault}};
     }
   }
@@ -269,8 +280,8 @@ Verdict judge_last_weights(const Run& run) {
 
 Verdict judge_training(const Run& run, const TrainingPlan& plan) {
   const TrainingPlan alone_plan = {.micro_batches = plan.micro_batches};
-  if (const Verdict start = judge_start(run); !start.says.empty()) return start;
-  for (const NetKind kind : all_net_kinds) {
+  if (const Verdict start = judge_start(run, plan.nets); !start.says.empty()) return start;
+  for (const NetKind kind : plan.nets.kinds) {
     const JudgeNet net(kind, run.seed, 0);
     Alone alone;
     const std::int64_t batch = rows_per_rank * run.world;
@@ -278,7 +289,8 @@ Verdict judge_training(const Run& run, const TrainingPlan& plan) {
     for (std::size_t step = 0; step < steps; ++step)
       for (int rank = 0; rank < run.world; ++rank) {
         const Json& seen = run.ranks[rank].at(name_of(kind)).at("steps").at(step);
-        const std::string fault = fault_of_step(seen, expected["steps"][step], step, rank);
+        const std::string fault =
+            fault_of_step(seen, expected["steps"][step], step, rank, tolerance_of(plan.nets));
         if (fault.empty()) continue;
         std::vector<std::string> says = {fmt::format("net '{}', {}", name_of(kind), fault)};
         if (kind == NetKind::sometimes && plan.micro_batches > 1)
@@ -323,7 +335,7 @@ static std::string listed(const std::vector<std::uint64_t>& bytes) {
 }
 
 static std::string fault_of_calls(const Json& seen, std::vector<std::uint64_t> gradients,
-                                  bool one_call, int world, int rank) {
+                                  bool one_call, std::uint64_t number_bytes, int world, int rank) {
   const std::string each = one_call ? "one for all gradients" : "one for each gradient";
   if (one_call && !gradients.empty())
     gradients = {std::accumulate(gradients.begin(), gradients.end(), std::uint64_t{0})};
@@ -340,13 +352,14 @@ static std::string fault_of_calls(const Json& seen, std::vector<std::uint64_t> g
   if (bytes != gradients)
     return fmt::format("calls of {}, expected {}: {}", listed(bytes), listed(gradients), each);
   std::uint64_t expected = 0;
-  for (const std::uint64_t count : gradients) expected += ring_bytes(count, world, rank);
+  for (const std::uint64_t count : gradients)
+    expected += ring_bytes(count, world, rank, number_bytes);
   const std::uint64_t sent = seen.at("sent");
   return sent == expected ? "" : fmt::format("sent {} bytes, expected {}", sent, expected);
 }
 
-Verdict judge_calls_of_all_kinds(const Run& run, bool one_call) {
-  for (const NetKind kind : all_net_kinds) {
+Verdict judge_calls_of_all_kinds(const Run& run, bool one_call, const TrainedNets& nets) {
+  for (const NetKind kind : nets.kinds) {
     const JudgeNet net(kind, run.seed, 0);
     for (std::size_t step = 0; step < 3; ++step) {
       net.zero_grad();
@@ -354,10 +367,11 @@ Verdict judge_calls_of_all_kinds(const Run& run, bool one_call) {
       std::vector<std::uint64_t> gradients;  // in bytes
       for (const auto& [name, parameter] : net.named_parameters())
         if (parameter.grad().defined())
-          gradients.push_back(8 * static_cast<std::uint64_t>(parameter.elements()));
+          gradients.push_back(nets.number_bytes * static_cast<std::uint64_t>(parameter.elements()));
       for (int rank = 0; rank < run.world; ++rank) {
         const Json& seen = run.ranks[rank].at(name_of(kind)).at(step);
-        const std::string fault = fault_of_calls(seen, gradients, one_call, run.world, rank);
+        const std::string fault =
+            fault_of_calls(seen, gradients, one_call, nets.number_bytes, run.world, rank);
         if (!fault.empty())
           return {
               {fmt::format("net '{}', step {}, rank {}: {}", name_of(kind), step, rank, fault)}};

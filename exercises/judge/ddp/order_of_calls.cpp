@@ -121,7 +121,7 @@ Verdict judge_order_of_calls(const Run& run) {
       return {{fmt::format("rank {}: {}", rank, seen["error"].get<std::string>())}};
     if (seen.at("in backward") != ShuffledNet::count)
       return {
-          {fmt::format("rank {}: when backward ended, {} of {} complete buckets had set out: "
+          {fmt::format("rank {}: when backward ended, {} of {} complete buckets had started: "
                        "one gradient can release several buckets that wait",
                        rank, seen["in backward"].get<int>(), ShuffledNet::count)}};
   }

@@ -20,9 +20,9 @@ std::string fault_of_backward(const Json& step, const ExpectedCalls& expected) {
     const std::vector<std::string> labels(expected.labels.begin(),
                                           expected.labels.begin() + static_cast<int>(count));
     if (had != count)
-      return fmt::format("backward enters layer {}: {} calls had set out, expected {}{}", layer,
-                         had, count,
-                         count == 0 ? "" : fmt::format(" ({})", fmt::join(labels, ", ")));
+      return fmt::format("backward enters layer {}: {} had started, expected {}{}", layer,
+                         had == 0 ? "no call" : fmt::format("{} call{}", had, had == 1 ? "" : "s"),
+                         count, count == 0 ? "" : fmt::format(" ({})", fmt::join(labels, ", ")));
   }
   if (const Json& stayed = step.at("stayed"); !stayed.empty())
     return fmt::format(

@@ -1,4 +1,4 @@
-// The order of events in data parallelism that overlaps: how many calls had set out when backward
+// The order of events in data parallelism that overlaps: how many calls had started when backward
 // entered each layer of a LayeredNet, and who waited where. The trace of ProcessGroup and the
 // observer of its calls tell it without the student's help.
 #pragma once

@@ -4,27 +4,44 @@ what they return in the same form.
 `make` is the student's class, DDP(module), or a function that calls it.
 """
 import contextlib
-import gc
 
 import torch
+from ledger import Ledger
 from torch.nn import functional
 
 # As they were before the student's code came.
-backward, register_hook, collect_garbage, objects = torch.autograd.backward, torch.Tensor.register_hook, gc.collect, gc.get_objects
+backward, register_hook = torch.autograd.backward, torch.Tensor.register_hook
 KINDS = ("plain", "tied", "frozen and unused", "sometimes")
+# Of the cases for CS336's assignment, whose nets are in fp32: what its tests have; and what it leaves open, parameters without a gradient.
+CS336_KINDS, OTHER_KINDS = ("plain", "tied", "frozen"), ("frozen and unused", "sometimes")
 STEPS = 4
+
+
+def backward_of(y, dy):
+    """With a gradient for each number of y."""
+    backward(y, dy)
 
 
 def numbers(tensor):
     return tensor.detach().reshape(-1).tolist()
 
 
-def tensor_of(values):
-    return torch.tensor(values, dtype=torch.float64)
+def as_json(tensor):
+    """As json_of() in exercises/judge/autograd/tensors.hpp."""
+    return tensor if tensor is None else {"shape": list(tensor.shape), "values": numbers(tensor)}
 
 
-def layer_of(told):
-    layer = torch.nn.Linear(told["in"], told["out"], dtype=torch.float64)
+def tensor_of(values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype)
+
+
+def drawn(witness, name, *shape, dtype=torch.float64):
+    """A tensor that is the same on all ranks."""
+    return torch.tensor(witness.ask("drawn", name, list(shape)), dtype=dtype).view(shape)
+
+
+def layer_of(told, dtype=torch.float64):
+    layer = torch.nn.Linear(told["in"], told["out"], dtype=dtype)
     with torch.no_grad():
         layer.weight.copy_(tensor_of(told["weight"]).view(told["out"], told["in"]))
         layer.bias.copy_(tensor_of(told["bias"]))
@@ -32,15 +49,15 @@ def layer_of(told):
 
 
 class Net(torch.nn.Module):
-    """Four layers: plain; second and third with one weight (tied); a frozen bias and a layer that is not used; `third` in every second forward."""
+    """Four layers: plain; second and third with one weight (tied); a frozen bias; that and a layer that is not used; `third` in every second forward."""
 
-    def __init__(self, witness, kind):
+    def __init__(self, witness, kind, dtype=torch.float64):
         super().__init__()
         told = witness.ask("net", kind)
         self.kind, self.calls = kind, 0
         for each in told["layers"]:
-            setattr(self, each["name"], layer_of(each))
-        self.register_buffer("shift", tensor_of(told["shift"]))
+            setattr(self, each["name"], layer_of(each, dtype))
+        self.register_buffer("shift", tensor_of(told["shift"], dtype))
         if kind == "tied":
             self.third.weight = self.second.weight
         if told["frozen"]:
@@ -57,10 +74,10 @@ class Net(torch.nn.Module):
 class LayeredNet(torch.nn.Module):
     """Three layers 0, 1, 2 of 8 x 8 with a bias. Marks when backward enters each of them."""
 
-    def __init__(self, witness, marks=False):
+    def __init__(self, witness, marks=False, dtype=torch.float64):
         super().__init__()
         for each in witness.ask("layered"):
-            self.add_module(each["name"], layer_of(each))
+            self.add_module(each["name"], layer_of(each, dtype))
         self.witness, self.entered = witness if marks else None, {}
 
     def forward(self, x, without=None):
@@ -73,21 +90,21 @@ class LayeredNet(torch.nn.Module):
         return x.sum()
 
 
-def ones():
-    return torch.ones(4, 8, dtype=torch.float64)
+def ones(dtype=torch.float64):
+    return torch.ones(4, 8, dtype=dtype)
 
 
 class ShuffledNet(torch.nn.Module):
     """Eight weights, which the loss uses in another order on each rank."""
 
-    def __init__(self, order, gradients):
+    def __init__(self, order, gradients, dtype=torch.float64):
         super().__init__()
-        self.order, self.gradients = order, [tensor_of(each) for each in gradients]
+        self.order, self.gradients = order, [tensor_of(each, dtype) for each in gradients]
         for i, each in enumerate(self.gradients):
             self.register_parameter(f"w{i}", torch.nn.Parameter(torch.ones_like(each)))
 
     def forward(self):
-        loss = torch.zeros(1, dtype=torch.float64)
+        loss = torch.zeros(1, dtype=self.gradients[0].dtype)
         for i in self.order:
             loss = loss + (getattr(self, f"w{i}") * self.gradients[i]).sum()
         return loss
@@ -110,19 +127,19 @@ def descend(net):
                 parameter -= 0.05 * parameter.grad
 
 
-def loss_of(witness, model, index):
+def loss_of(witness, model, index, dtype=torch.float64):
     x, target = witness.ask("rows", index)
-    return functional.mse_loss(model(tensor_of(x)), tensor_of(target))
+    return functional.mse_loss(model(tensor_of(x, dtype)), tensor_of(target, dtype))
 
 
-def train_all_kinds(witness, make, micro_batches=1, zero_in_turn=False):
+def train_all_kinds(witness, make, micro_batches=1, zero_in_turn=False, kinds=KINDS, dtype=torch.float64):
     """Trains every kind of net by SGD: where it starts, and gradients and parameters of each step."""
-    return {kind: train(witness, make, kind, micro_batches, zero_in_turn) for kind in KINDS}
+    return {kind: train(witness, make, kind, micro_batches, zero_in_turn, dtype) for kind in kinds}
 
 
-def train(witness, make, kind, micro_batches, zero_in_turn):
+def train(witness, make, kind, micro_batches, zero_in_turn, dtype):
     witness.doing(f"training the net '{kind}'")
-    net = Net(witness, kind)
+    net = Net(witness, kind, dtype)
     model = make(net)
     seen = {"start": state_of(net), "steps": []}
     for step in range(STEPS):
@@ -131,9 +148,9 @@ def train(witness, make, kind, micro_batches, zero_in_turn):
         witness.mark("clear")
         with model.no_sync() if micro_batches > 1 else contextlib.nullcontext():
             for micro in range(micro_batches - 1):
-                backward(loss_of(witness, model, index + micro))
+                backward(loss_of(witness, model, index + micro, dtype))
         messages = witness.mark("messages")
-        backward(loss_of(witness, model, index + micro_batches - 1))
+        backward(loss_of(witness, model, index + micro_batches - 1, dtype))
         model.finish_gradient_synchronization()
         gradients = gradients_of(net)
         descend(net)
@@ -141,11 +158,11 @@ def train(witness, make, kind, micro_batches, zero_in_turn):
     return seen
 
 
-def calls_of_all_kinds(witness, make):
+def calls_of_all_kinds(witness, make, kinds=KINDS, dtype=torch.float64):
     """The calls of three steps of every kind of net."""
     seen = {}
-    for kind in KINDS:
-        net = Net(witness, kind)
+    for kind in kinds:
+        net = Net(witness, kind, dtype)
         model = make(net)
         seen[kind] = []
         for step in range(3):
@@ -153,7 +170,7 @@ def calls_of_all_kinds(witness, make):
             net.zero_grad()
             witness.barrier()
             witness.mark("clear")
-            backward(loss_of(witness, model, 0))
+            backward(loss_of(witness, model, 0, dtype))
             model.finish_gradient_synchronization()
             witness.barrier()  # the calls that it did not wait for
             seen[kind].append({"calls": witness.mark("calls"), "sent": witness.mark("sent")})
@@ -176,21 +193,13 @@ def error_when_a_gradient_is_missing(witness, make, rank):
     return ""
 
 
-def bytes_in_memory():
-    """Of all tensors that Python knows. Gradients belong to theirs, and are found through them."""
-    collect_garbage()
-    tensors = [each for each in objects() if issubclass(type(each), torch.Tensor)]  # isinstance() asks proxies
-    tensors += [each.grad for each in tensors if each.is_leaf and each.grad is not None]
-    return sum({each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in tensors}.values())
-
-
-def events_of_steps(witness, make):
+def events_of_steps(witness, make, dtype=torch.float64):
     """In three steps: the calls that had been made when backward entered each layer, whether it waited for one, and the calls that had
     ended when finish_gradient_synchronization() returned. No call reaches the network before backward has ended, and then each takes
     its time: so nothing depends on how fast the network is.
 
     In torch a gradient stays in .grad while its call is under way: none is asked to leave its parameter."""
-    net = LayeredNet(witness, marks=True)
+    net = LayeredNet(witness, marks=True, dtype=dtype)
     model = make(net)
     seen = {"steps": [], "memory": []}
     witness.barrier()
@@ -200,7 +209,7 @@ def events_of_steps(witness, make):
         net.entered = {}
         witness.doing(f"backward of step {step}")
         witness.mark("hold")
-        backward(model(ones()))
+        backward(model(ones(dtype)))
         waited = witness.mark("impatient")
         witness.mark("release", 0.02)
         witness.doing(f"finish_gradient_synchronization() of step {step}")
@@ -210,7 +219,7 @@ def events_of_steps(witness, make):
         witness.barrier()
         all_calls, other = witness.mark("count"), witness.mark("another_thread")
         witness.mark("clear")
-        seen["memory"].append(bytes_in_memory())
+        seen["memory"].append(Ledger().bytes())
         seen["steps"].append({"calls": [net.entered[name] for name in sorted(net.entered)], "waited in backward": waited, "stayed": [],
                               "all calls": all_calls, "ended": ended})
         seen["of another thread"] = other
@@ -233,9 +242,9 @@ def ending_of_failed_step(witness, make, rank):
     return "returned"
 
 
-def step_of_shuffled_net(witness, make):
+def step_of_shuffled_net(witness, make, dtype=torch.float64):
     """One step in which gradients become complete in another order on each rank."""
-    net, error, in_backward = ShuffledNet(*witness.ask("shuffled")), "", None
+    net, error, in_backward = ShuffledNet(*witness.ask("shuffled"), dtype), "", None
     try:
         model = make(net)
         witness.barrier()
@@ -248,7 +257,7 @@ def step_of_shuffled_net(witness, make):
     except RuntimeError as raised:  # calls in another order explain it
         error = str(raised)
     return {"calls": witness.mark("begins"), "in backward": in_backward or witness.mark("count"), "of another thread": witness.mark("another_thread"),
-            "gradients": [each.grad if each.grad is None else {"shape": list(each.shape), "values": numbers(each.grad)} for each in net.parameters()], "error": error}
+            "gradients": [as_json(each.grad) for each in net.parameters()], "error": error}
 
 
 # ---- Cases that several exercises have, as collect.py names them

@@ -6,10 +6,10 @@ import ctypes
 import json
 import threading
 
+from messages import SIZES
 from ringside import library as lib
 from ringside import torch_backend
 
-SIZES = [4, 8, 4, 8, 2, 2, 1, 1, 2, 1]  # bytes of a number, by the type of library.py
 SLICE = 0.1  # seconds of a wait in the witness
 
 
@@ -34,8 +34,9 @@ class Witness:
             answer = json.loads(line)
             return answer, self.file.read(answer["bytes"])
 
-    def ask(self, what, *arguments):
-        return self.tell({"ask": what, "arguments": arguments})[0]["answer"]
+    def ask(self, what, *arguments, of=None):
+        """What nets.py gives this rank; the single process may name any rank."""
+        return self.tell({"ask": what, "arguments": arguments, "of": of})[0]["answer"]
 
     def mark(self, what, *arguments):
         """What stands in the data for an observation that stays in the witness."""
@@ -58,7 +59,7 @@ class Started:
     """A call under way: where its result goes."""
 
     def __init__(self, work, address):
-        self.work, self.address, self.status = work, address, None
+        self.work, self.address, self.status, self.source = work, address, None, -1
 
 
 class Library:
@@ -71,7 +72,7 @@ class Library:
         return self.failed.text.encode()
 
     def ringside_work_source(self, handle):
-        return -1
+        return self.started[handle.value].source  # of a message
 
     def ringside_work_free(self, handle):
         self.started.pop(handle.value, None)
@@ -88,27 +89,27 @@ class Library:
             answer, result = self.witness.tell(question)
             if answer["status"] == lib.TIMED_OUT:
                 return lib.TIMED_OUT
-            call.status, call.error = answer["status"], answer.get("error")
+            call.status, call.error, call.source = answer["status"], answer.get("error"), answer.get("source", -1)
             ctypes.memmove(call.address, result, len(result))
         self.failed.text = call.error or ""
         return call.status
 
     def call(self, name, arguments, work):
-        """A collective, as its function in ringside.h."""
-        counts, numbers = None, list(arguments)
-        if name not in ("all_reduce", "broadcast", "reduce", "barrier", "all_gather", "reduce_scatter", "gather", "scatter"):
-            return self.refused(f"{name}: these exercises have collectives of all ranks alone, without messages of two ranks and all-to-all")
-        apart = name in ("all_gather", "reduce_scatter", "gather", "scatter")
-        addresses, numbers = numbers[:1 + apart], numbers[1 + apart:]
-        if name in ("all_gather", "reduce_scatter"):
+        """A collective or a message, as its function in ringside.h."""
+        counts = received = None
+        apart = name in ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
+        addresses, numbers = arguments[:1 + apart], list(arguments[1 + apart:])
+        if name in ("all_gather", "reduce_scatter", "all_to_all"):
             counts = numbers.pop(1)
+        if name == "all_to_all":
+            received = numbers.pop(1)
         size, me = self.size, self.rank
         width = SIZES[numbers[1]] if numbers else 0
         block = counts[me] if counts else numbers[0] if numbers else 0
         all_blocks = sum(counts) if counts else size * block
-        read = {"reduce_scatter": all_blocks, "scatter": all_blocks if numbers and numbers[-1] == me else 0}.get(name, block) * width
+        read = {"reduce_scatter": all_blocks, "all_to_all": all_blocks, "scatter": all_blocks if numbers and numbers[-1] == me else 0, "recv": 0}.get(name, block) * width
         data = ctypes.string_at(addresses[0], read) if read else b""
-        told = {"start": name, "numbers": numbers, "counts": list(counts) if counts else None, "main": is_main()}
+        told = {"start": name, "numbers": numbers, "counts": counts and list(counts), "received": received and list(received), "main": is_main()}
         answer, _ = self.witness.tell(told, data)
         call = Started(answer["work"], addresses[-1] if addresses else 0)
         if work is not None:

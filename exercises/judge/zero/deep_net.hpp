@@ -24,7 +24,7 @@ class DeepNet final : public autograd::Module {
 // every bucket would be filled first.
 // Returns the bytes of gradients: {"peak", "kept"}; buckets: {"open", "open at the end"}; {"calls",
 // "sent"} as calls_of() does; and whether the first call was waited for only after it had ended or
-// the second had set out: "overlaps".
+// the second had started: "overlaps".
 Json step_of_deep_net(World& world, const std::function<MakeShardedMethod>& student);
 
 }  // namespace ringside::exercises

@@ -45,11 +45,13 @@ std::unique_ptr<autograd::Optimizer> make_adamw(std::vector<autograd::ParameterG
 Json train(const OptimizerPlan& plan, std::uint64_t seed, int rank, int gradients_of,
            const MakeOptimizer& make);
 
-// The first difference of two such trainings: "rank 1, step 2: p5[0] is ...". "" if there is none.
-std::string difference(const Json& seen, const Json& expected, int rank);
+// The first difference of two such trainings by more than `tolerance`: "rank 1, step 2: p5[0] is
+// ...". "" if there is none.
+std::string difference(const Json& seen, const Json& expected, int rank, double tolerance = 0);
 
-// Whether every rank had the values of a single AdamW, bit for bit, after each step of the plan.
-Verdict judge_like_single(const Run& run, const OptimizerPlan& plan);
+// Whether every rank had the values of a single AdamW after each step of the plan: its bits, where
+// no tolerance is given.
+Verdict judge_like_single(const Run& run, const OptimizerPlan& plan, double tolerance = 0);
 
 // Whether it had them after the last step: how CS336's test judges. It shows what that lets pass.
 Verdict judge_last_weights_only(const Run& run, const OptimizerPlan& plan);
@@ -58,6 +60,8 @@ Verdict judge_last_weights_only(const Run& run, const OptimizerPlan& plan);
 // whether each rank keeps at most 1/p of them, and those of one parameter.
 Json ledger_after_two_steps(World& world, const MakeOptimizer& make);
 Verdict judge_ledger(const Run& run);
+// With parameters of one size, in torch alone.
+Verdict judge_ledger_of_even_parameters(const Run& run);
 
 // The bytes that rank `rank` sends when `root` broadcasts fp32 numbers through the binomial tree.
 std::uint64_t broadcast_bytes(int floats, int ranks, int rank, int root);
