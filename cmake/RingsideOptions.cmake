@@ -28,7 +28,7 @@ if(RINGSIDE_NATIVE AND NOT RINGSIDE_SANITIZE)
 elseif(NOT RINGSIDE_NATIVE AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   # What other machines get: AVX2 and FMA, which processors have had since 2013 (Intel) and 2015 (AMD).
   # base/system/processor.cpp refuses an older one. OpenBLAS and oneDNN choose their kernels themselves.
-  list(APPEND own_options -march=x86-64-v3)
+  list(APPEND own_options -march=$<IF:$<BOOL:${RINGSIDE_PORTABLE_X86}>,${RINGSIDE_PORTABLE_X86},x86-64-v3>)
 endif()
 target_compile_options(ringside_options INTERFACE "$<BUILD_INTERFACE:${own_options}>")
 # fmt's headers enable -Og for their own functions, even in a debug build, and -Og enables variable

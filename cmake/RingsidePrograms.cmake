@@ -43,8 +43,19 @@ function(ringside_program program)
   # address_space.cpp: in a library the linker would leave it out, because nothing calls it.
   add_executable(${program} ${CMAKE_CURRENT_BINARY_DIR}/main.cpp ${PROJECT_SOURCE_DIR}/cli/program/address_space.cpp ${sources})
   ringside_join_sources(${program} ${sources})
-  # A shared library (--parallel NAME.so, --plugin NAME.so) calls what is linked into the program.
-  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin ENABLE_EXPORTS ON)
+  # A shared library (--parallel NAME.so, --plugin NAME.so) calls what is linked into the program: ENABLE_EXPORTS.
+  # With the RUNPATH of the installed program from the start: one that CMake is to edit later ends in an empty
+  # entry, the current folder. What is packed with its libraries has set CMAKE_INSTALL_RPATH.
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin BUILD_WITH_INSTALL_RPATH ON)
+  if(NOT CMAKE_INSTALL_RPATH)
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  endif()
   target_link_libraries(${program} PRIVATE ringside::cli_program ${ARG_LINK})
+  if(RINGSIDE_WHEEL)  # exports what this library calls; Zig's linker would export all of libcrypto and libc++, too
+    add_dependencies(${program} ringside_emulated)
+    target_link_libraries(${program} PRIVATE $<TARGET_FILE:ringside_emulated>)
+  else()
+    set_target_properties(${program} PROPERTIES ENABLE_EXPORTS ON)
+  endif()
   ringside_gdb_script(${program})
 endfunction()

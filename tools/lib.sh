@@ -125,6 +125,15 @@ install_packages() {
   quietly apt-install "${apt[@]}" install --yes --no-install-recommends "$@"
 }
 
+# add_architecture NAME: lets apt-get install packages of another architecture, arm64 or amd64.
+add_architecture() {
+  if dpkg --print-foreign-architectures | grep -qx "$1"; then return; fi
+  say "adding the architecture $1 to dpkg's"
+  local sudo=()
+  [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+  "${sudo[@]}" dpkg --add-architecture "$1"
+}
+
 # How many compilers run at once: one per processor, but no more than one per gigabyte of free
 # memory. The largest file needs about 1 GB.
 compile_jobs() {

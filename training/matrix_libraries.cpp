@@ -8,6 +8,7 @@
 #include "autograd/kernels/fp32_products.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
+#include "base/system/processor.hpp"
 
 namespace ringside::training {
 namespace {
@@ -32,12 +33,17 @@ int too_few_bits(const std::string& kernel, int vector_bits) {
   return used < vector_bits ? used : 0;
 }
 
+const char* name_of_kernel(int vector_bits) {
+  return vector_bits == 512 ? "SKYLAKEX" : "HASWELL";
+}
+
 }  // namespace
 
 int vector_bits_here() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return 512;
-  return __builtin_cpu_supports("avx2") ? 256 : 128;
+#ifdef __x86_64__
+  const ProcessorFeatures has = processor_features();
+  if (has.avx512f && has.avx512vl) return 512;
+  return has.avx2 ? 256 : 128;
 #else
   return 0;
 #endif
@@ -70,6 +76,12 @@ bool blas_does_not_know_processor(const std::string& kernel, int vector_bits) {
   return too_few_bits(kernel, vector_bits) > 0 && !environment("OPENBLAS_CORETYPE");
 }
 
+std::string kernel_to_ask_for() {
+  const int bits = vector_bits_here();
+  if (!blas_does_not_know_processor(autograd::blas_in_use().kernel, bits)) return "";
+  return matrix_libraries().fp32_by_onednn ? "" : name_of_kernel(bits);
+}
+
 std::string slow_kernel_warning(const MatrixLibraries& libraries) {
   const int used = too_few_bits(libraries.blas_kernel, libraries.vector_bits);
   if (used == 0 || libraries.fp32_by_onednn) return "";
@@ -79,7 +91,7 @@ std::string slow_kernel_warning(const MatrixLibraries& libraries) {
       environment("OPENBLAS_CORETYPE")
           ? "unset OPENBLAS_CORETYPE"
           : fmt::format("set OPENBLAS_CORETYPE={}, or install oneDNN or a newer OpenBLAS",
-                        libraries.vector_bits == 512 ? "SKYLAKEX" : "HASWELL"));
+                        name_of_kernel(libraries.vector_bits)));
 }
 
 }  // namespace ringside::training

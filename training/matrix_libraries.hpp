@@ -28,6 +28,10 @@ int vector_bits_here();  // of this processor's vector units; 0: unknown
 // takes one of 128 bits on an Emerald Rapids, and is four times slower.
 bool blas_does_not_know_processor(const std::string& kernel, int vector_bits);
 
+// The kernel to ask OpenBLAS for (OPENBLAS_CORETYPE, which it reads when it is loaded): where it
+// does not know this processor, and oneDNN does not multiply. Else empty.
+std::string kernel_to_ask_for();
+
 // A sentence if the kernel of the BLAS uses shorter vectors than the processor has; empty if not,
 // if either is unknown, or if oneDNN multiplies instead.
 std::string slow_kernel_warning(const MatrixLibraries& libraries);

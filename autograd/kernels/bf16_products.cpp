@@ -1,27 +1,16 @@
 #include "autograd/kernels/bf16_products.hpp"
 
 #include "autograd/kernels/onednn.hpp"
+#include "base/system/processor.hpp"
 
 namespace ringside::autograd {
-
-namespace {
-
-bool processor_multiplies_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-
-}  // namespace
 
 bool has_bf16_products() {
   return why_no_bf16_products().empty();
 }
 
 std::string why_no_bf16_products() {
-  if (onednn().missing.empty() && !processor_multiplies_bf16())
+  if (onednn().missing.empty() && !processor_features().avx512bf16)
     return "the processor does not multiply bf16 numbers";
   return onednn().missing;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "autograd/kernels/exp.hpp"
+#include "autograd/kernels/largest.hpp"
 
 namespace ringside::autograd {
 
@@ -24,9 +25,7 @@ template <class T>
 T softmax_row(T* row, std::int64_t visible, std::int64_t width) {
   const std::int64_t n = in_whole_vectors(visible, width);
   std::fill(row + visible, row + n, -std::numeric_limits<T>::infinity());
-  T largest = row[0];
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t j = 0; j < n; ++j) largest = largest < row[j] ? row[j] : largest;
+  const T largest = largest_of<T>(row, n);
   T total = 0;
 #pragma omp simd reduction(+ : total)
   for (std::int64_t j = 0; j < n; ++j) {

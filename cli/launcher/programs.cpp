@@ -16,11 +16,11 @@ std::filesystem::path folder_of_programs() {
 
 namespace {
 
-// The folder of the Python package: of this build, of an exported course, whose architectures share
-// it, or of this installation.
+// The folder that Python runs: of this build, of an exported course, whose architectures share it,
+// of a wheel, where it is the package that the programs are part of, or of this installation.
 std::filesystem::path python_folder() {
   const std::filesystem::path root = folder_of_programs().parent_path();
-  for (const auto& folder : {root / "python", root.parent_path() / "python"})
+  for (const auto& folder : {root / "python", root.parent_path() / "python", root})
     if (std::filesystem::exists(folder / "__main__.py")) return folder;
   return root / "share/ringside/python";
 }

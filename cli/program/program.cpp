@@ -16,13 +16,14 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text/words.hpp"
-#include "cli/launcher/idle_threads.hpp"
+#include "cli/launcher/library_environment.hpp"
 #include "cli/launcher/ranks.hpp"
 #include "cli/options/command.hpp"
 #include "cli/options/help_formatter.hpp"
 #include "cli/options/option_checks.hpp"
 #include "cli/pictures/terminal.hpp"
 #include "cli/program/other_programs.hpp"
+#include "training/matrix_libraries.hpp"
 
 namespace ringside::cli {
 namespace {
@@ -155,7 +156,8 @@ int run_program(int argc, char** argv) {
   // default, because the parent process may ignore the signal.
   std::signal(SIGPIPE, SIG_DFL);
   for (const std::string_view command : {"train", "generate", "eval", "bench"})
-    if (argc > 1 && argv[1] == command && program_of(command).empty()) let_idle_threads_sleep();
+    if (argc > 1 && argv[1] == command && program_of(command).empty())
+      set_environment_of_libraries(training::kernel_to_ask_for());
   return flush_output(run(argc, argv));
 }
 

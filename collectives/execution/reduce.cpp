@@ -80,7 +80,7 @@ struct Max {
 template <class T, class Op>
 void combine_each(T* out, const T* a, const T* b, std::size_t count, Op op) {
 // `out` may be `a`, and overlaps nothing else.
-#pragma GCC ivdep
+#pragma omp simd
   for (std::size_t i = 0; i < count; ++i) out[i] = op(a[i], b[i]);
 }
 
@@ -98,7 +98,7 @@ template <class Op>
 void combine_each(Bf16* out, const Bf16* a, const Bf16* b, std::size_t count, Op op) {
   const auto upper = [](std::uint32_t word) { return std::bit_cast<float>(word & 0xffff0000u); };
   const auto lower = [](std::uint32_t word) { return std::bit_cast<float>(word << 16); };
-#pragma GCC ivdep
+#pragma omp simd
   for (std::size_t i = 0; i < count / 2; ++i) {
     std::uint32_t x, y;
     std::memcpy(&x, a + 2 * i, sizeof x);

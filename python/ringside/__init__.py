@@ -30,6 +30,7 @@ COMMANDS = (
     "account",
     "simulate",
     "postmortem",
+    "course",
 )
 globals().update({name: Command(name) for name in COMMANDS})
 

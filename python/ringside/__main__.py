@@ -7,6 +7,9 @@ import os
 import sys
 from typing import Dict, List, Sequence
 
+if not __package__:  # `python3 FOLDER`, as programs run it: its files are a package, not modules
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 from ringside import command_line
 from ringside.library import RingsideError
 from ringside.program import find_program
@@ -23,6 +26,7 @@ COMMANDS: Dict[str, str] = {
     "simulate": "simulate",
     "watch": "watch",
     "postmortem": "postmortem",
+    "course": "course",
 }
 
 
@@ -112,6 +116,15 @@ def main(words: List[str]) -> int:
     if words[0] not in COMMANDS:
         return become_program(words)
     return command_line.run_command(command_named(words[0]), words[1:])
+
+
+def script() -> int:
+    """The `ringside` that pip puts on PATH, of a wheel: its package has the program (tools/build-wheel)."""
+    # The program starts python3 for the commands that are Python: let it be the one with the package.
+    folders = [os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]
+    os.environ["PATH"] = os.pathsep.join(folders)
+    words = sys.argv[1:]
+    return main(words) if words and words[0] in COMMANDS else become_program(words)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def find_program():
         return named
     package = Path(os.environ.get("RINGSIDE_LIBRARY") or __file__).resolve()
     # PREFIX/lib/TRIPLET, or build/release/python/ringside
-    for folder in [*package.parents[:3], BUILD_OF_TREE]:
+    for folder in [*list(package.parents)[:3], BUILD_OF_TREE]:
         if os.access(folder / "bin/ringside", os.X_OK):
             return str(folder / "bin/ringside")
     found = shutil.which("ringside")
@@ -63,11 +63,8 @@ def declared(words):
 
 def run(words):
     """Runs a command, and waits for its end."""
-    environment = dict(os.environ)
     if declared(words):
         arguments = [sys.executable, str(PACKAGE)]  # -m would look in the current folder first
-        paths = [str(PACKAGE.parent), environment.get("PYTHONPATH")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     else:
         arguments = [find_program()]
     try:
@@ -77,7 +74,6 @@ def run(words):
             capture_output=True,
             text=True,
             errors="replace",
-            env=environment,
         )
     except OSError as error:
         raise RingsideError(

@@ -1,11 +1,11 @@
 """What a torch program does over Ringside, for `ringside watch`: RINGSIDE_WATCH=FOLDER.
 
 Each rank leaves a file when its process group ends: its calls, which gradients were ready when each
-set out, what waited inside of backward, and how many elements of each model's parameters and of
+started, what waited inside of backward, and how many elements of each model's parameters and of
 their optimizer's state this rank keeps. torch tells all of it through hooks of its own:
 
     forward     before and after each module    parameters while they compute, calls that gather
-    backward    before a gradient is written    a call that sets out before the last one overlaps
+    backward    before a gradient is written    a call that starts before the last one overlaps
     step        after each optimizer's step     parameters and state that stay on this rank
 """
 
@@ -35,6 +35,12 @@ def local(tensor):
 def storage_of(tensor):
     """The address by which tensors that share memory are known."""
     return local(tensor).untyped_storage().data_ptr()
+
+
+def has_memory(storage):
+    """Whether a storage is there that is known by a StorageWeakRef; one may be resized to 0."""
+    found = torch.UntypedStorage._new_with_weak_ptr(storage.cdata)
+    return found is not None and found.nbytes() > 0
 
 
 def bytes_of(tensor):
@@ -71,16 +77,19 @@ class Model:
         module = self.module()
         if module is not None:
             self.resting = sum(local(p).numel() for p in module.parameters())
-        self.kept = sum(elements for storage, elements in self.outputs if not storage.expired())
+        self.kept = sum(elements for storage, elements in self.outputs if has_memory(storage))
         self.most_gathered = max(self.most_gathered, self.gathered)
 
-    def measure_state(self, optimizer):
-        """Adds what an optimizer keeps of the model's parameters."""
-        for parameter in self.parameters:
-            state = optimizer.state.get(parameter, {}).values()
-            tensors = [local(each) for each in state if torch.is_tensor(each) and each.numel() > 1]
-            if tensors:
-                self.with_state += local(parameter).numel()
+    def measure_state(self, optimizers):
+        """Adds what optimizers keep of the model's parameters, or of slices of them. One that wraps
+        another may show the same state."""
+        mine = {id(each) for each in self.parameters}
+        storages = {storage_of(each) for each in self.parameters} - {0}
+        kept = {id(part): (part, state) for o in optimizers for part, state in o.state.items()}
+        for part, state in kept.values():
+            tensors = [local(e) for e in state.values() if torch.is_tensor(e) and e.numel() > 1]
+            if tensors and (id(part) in mine or storage_of(part) in storages):
+                self.with_state += local(part).numel()
                 self.state += sum(map(bytes_of, tensors))
 
     def report(self):
@@ -102,7 +111,7 @@ class Backward:
 
     def __init__(self):
         self.ready = 0  # gradients so far
-        self.calls = []  # (bytes of a reduction, gradients that were ready when it set out)
+        self.calls = []  # (bytes of a reduction, gradients that were ready when it started)
         self.waits = []  # (seconds, gradients that were ready when it ended)
 
 
@@ -150,7 +159,7 @@ class Witness:
         return found
 
     def call(self, collective, tensors, outputs, waited):
-        """`tensors` are read or written by a call that has set out; a barrier has none. `waited`:
+        """`tensors` are read or written by a call that has started; a barrier has none. `waited`:
         seconds in which it blocked its caller."""
         bytes = max(map(bytes_of, tensors), default=0)
         names = self.labels() if tensors else {}
@@ -233,8 +242,7 @@ class Witness:
         for model in self.models.values():
             model.measure()
             model.trained = sum(local(p).numel() for p in model.parameters if p.requires_grad)
-            for optimizer in self.optimizers.values():
-                model.measure_state(optimizer)
+            model.measure_state(self.optimizers.values())
         reduced = [b for b in self.backwards if b.calls]
         gradients = [bytes for b in reduced for bytes, _ in b.calls]
         early = [bytes for b in reduced for bytes, ready in b.calls if ready < b.ready]

@@ -107,16 +107,14 @@ TEST_CASE("texts have escapes and UTF-8") {
   CHECK(contains(refusal("\"a\nb\""), "control character"));
 }
 
+// What is said after the place is the library's, and differs from one release to the next.
 TEST_CASE("an error of syntax says where it is and what is expected") {
-  CHECK(refusal("") ==
-        "parse error at line 1, column 1: syntax error while parsing value - unexpected end of "
-        "input; expected '[', '{', or a literal [1:0]");
-  CHECK(refusal("{\n\"a\": [1,\n  2,]}") ==
-        "parse error at line 3, column 5: syntax error while parsing value - unexpected ']'; "
-        "expected '[', '{', or a literal [3:15]");
-  CHECK(refusal("{} {}") ==
-        "parse error at line 1, column 4: syntax error while parsing value - unexpected '{'; "
-        "expected end of input [1:3]");
+  CHECK(contains(refusal(""), "parse error at line 1, column 1: "));
+  const std::string refused = refusal("{\n\"a\": [1,\n  2,]}");
+  CHECK(contains(refused, "parse error at line 3, column 5: "));
+  for (const char* part : {"unexpected ']'", "expected '['", "[3:15]"})
+    CHECK(contains(refused, part));
+  CHECK(contains(refusal("{} {}"), "parse error at line 1, column 4: "));
   for (const char* text : {"nul", "[1", "{1:2}", "{\"a\"}", "01", "+1", "1.", "'a'", "// 1", "NaN"})
     CHECK(contains(refusal(text), "parse error at line 1"));
   CHECK(refusal("[1e999]", {.what = "a.json"}) ==
@@ -127,10 +125,9 @@ TEST_CASE("an error of syntax says where it is and what is expected") {
 
 TEST_CASE("a NUL byte after the value is refused, like anything else") {
   using namespace std::string_literals;
-  CHECK(refusal("[1]\n \0"s) ==
-        "parse error at line 2, column 2: syntax error while parsing value - unexpected NUL byte; "
-        "expected end of input [2:5]");
-  CHECK(contains(refusal("{}\0{"s), "unexpected NUL byte; expected end of input [1:2]"));
+  CHECK(contains(refusal("[1]\n \0"s), "parse error at line 2, column 2: "));
+  CHECK(contains(refusal("[1]\n \0"s), "unexpected NUL byte"));
+  CHECK(contains(refusal("{}\0{"s), "unexpected NUL byte"));
   CHECK(contains(refusal("[1,\0]"s), "parse error at line 1, column 4"));
   CHECK(contains(refusal("\"a\0b\""s), "parse error at line 1, column 3"));
 }

@@ -18,6 +18,14 @@ foreach(rank 0 1 2)
   endif()
 endforeach()
 
+# No program looks for libraries in the current folder, which an empty entry of RUNPATH means.
+foreach(program ${BUILD}/bin/ringside ${BUILD}/bin/ringside-bench ${FOLDER}/prefix/bin/ringside ${FOLDER}/prefix/bin/ringside-bench)
+  run(readelf -d ${program})
+  if(said MATCHES "R(UN)?PATH[^\n]*\\[([^\n]*:)?(:[^\n]*)?\\]")
+    message(FATAL_ERROR "${program} looks for libraries in the current folder: ${CMAKE_MATCH_0}")
+  endif()
+endforeach()
+
 # The program finds the kernels of the emulated device.
 run(${FOLDER}/prefix/bin/ringside train --device emulated --steps 1 --layers 1 --sequence 8 --batch 1)
 

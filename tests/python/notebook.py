@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -38,6 +39,10 @@ def run_cells(path, before=None):
 
 
 def run_cell(source, name, names):
+    # A line for the shell, as Jupyter has them.
+    source = re.sub(
+        "^!(.*)", lambda line: f"import os; os.system({line[1]!r})", source, flags=re.MULTILINE
+    )
     tree = ast.parse(source, name)
     value = None
     if isinstance(tree.body[-1], ast.Expr):

@@ -135,7 +135,7 @@ def test_overlap_is_judged():
     assert finding("overlap", report(0), report(1)) is None
     late = {"early_reductions": 0}
     assert finding("overlap", report(0, **late), report(1, **late)) == (
-        "sync-at-end: all 6 calls that reduce gradients set out after the last gradient of their backward "
+        "sync-at-end: all 6 calls that reduce gradients started after the last gradient of their backward "
         "was ready, so nothing overlaps with it"
     )
     assert finding(

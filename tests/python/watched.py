@@ -29,7 +29,7 @@ def trained(parameters):
 
 
 class Overlap:
-    """Each gradient sets out when it is ready."""
+    """Each gradient starts when it is ready."""
 
     waits = False
 
@@ -107,6 +107,38 @@ class ByCount(Sharded):
         return [i % 2 for i in range(len(parameters))]  # all weights are rank 0's
 
 
+class Slices:
+    """The parameters lie in one buffer, and each rank updates a slice of it."""
+
+    def __init__(self, parameters):
+        self.parameters = trained(parameters)
+        self.flat = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        for p, part in zip(self.parameters, self.flat.split([p.numel() for p in self.parameters])):
+            p.data = part.view_as(p)
+        self.mine = self.slice_of(self.flat)
+        self.adamw = torch.optim.AdamW([self.mine], lr=0.01)
+
+    def slice_of(self, flat):
+        return flat.chunk(dist.get_world_size())[dist.get_rank()]
+
+    def step(self):
+        self.mine.grad = self.slice_of(torch.cat([p.grad.reshape(-1) for p in self.parameters]))
+        self.adamw.step()
+        dist.all_gather_into_tensor(self.flat, self.mine.clone())
+
+
+class Wrapped(torch.optim.Optimizer):
+    """Shows the state of the optimizer that it wraps as its own."""
+
+    def __init__(self, parameters):
+        self.sharded = Sharded(parameters)
+        super().__init__(self.sharded.parameters, {})
+        self.state = self.sharded.adamw.state
+
+    def step(self):
+        self.sharded.step()
+
+
 class PlainAdamW:
     def __init__(self, parameters):
         self.step = torch.optim.AdamW(trained(parameters), lr=0.01).step
@@ -165,6 +197,24 @@ class FullySharded:
             parameter.grad /= self.size
 
 
+class Resizes(FullySharded):
+    """Keeps the tensor of a whole weight, without its memory."""
+
+    def gather(self, layer, *_):
+        if layer.weight.shape != layer.shape:
+            layer.flat = getattr(layer, "flat", None)
+            if layer.flat is None:
+                layer.flat = torch.empty(layer.shape.numel())
+            layer.flat.untyped_storage().resize_(layer.flat.numel() * layer.flat.element_size())
+            dist.all_gather_into_tensor(layer.flat, layer.shard)
+            layer.weight.data = layer.flat.view(layer.shape)
+
+    def free(self, layer, *_):
+        layer.weight.data = layer.shard
+        if hasattr(layer, "flat"):
+            layer.flat.untyped_storage().resize_(0)
+
+
 class Replicated(FullySharded):
     shards = False
 
@@ -178,10 +228,13 @@ CASES = {
     "waits-in-hook": (WaitsInHook, torch.optim.SGD),
     "sync-at-end": (SyncAtEnd, torch.optim.SGD),
     "sharded-optimizer": (SyncAtEnd, Sharded),
+    "slices": (SyncAtEnd, Slices),
+    "wrapped": (SyncAtEnd, Wrapped),
     "plain-adamw": (SyncAtEnd, PlainAdamW),
     "state-for-all": (SyncAtEnd, StateForAll),
     "by-count": (SyncAtEnd, ByCount),
     "fsdp": (FullySharded, torch.optim.SGD),
+    "resizes": (Resizes, torch.optim.SGD),
     "replicated": (Replicated, torch.optim.SGD),
     "never-frees": (NeverFrees, torch.optim.SGD),
 }

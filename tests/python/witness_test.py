@@ -52,7 +52,7 @@ def test_calls_that_do_not_overlap_are_named():
     judged(
         "overlap",
         {
-            "sync-at-end": "all 60 calls that reduce gradients set out after the last gradient of their "
+            "sync-at-end": "all 60 calls that reduce gradients started after the last gradient of their "
             "backward was ready",
             "waits-in-hook": "backward stood still 54 times",
         },
@@ -69,6 +69,22 @@ def test_an_optimizer_that_is_not_sharded_is_named():
             "by-count": "rank 0 keeps the optimizer's state of 95 % of the parameters",
         },
     )
+
+
+def test_state_of_slices_and_of_wrapped_optimizers_is_counted_once():
+    for case in "slices", "wrapped":
+        program = sys.executable, str(HERE / "watched.py"), case, "2"
+        (run,), text = watch("sharded-optimizer", *program)
+        assert "sharded-optimizer: as expected\n" in text, text
+        kept = sum(rank["models"][0]["with_state"] for rank in run["ranks"])
+        assert kept == run["ranks"][0]["models"][0]["trained"], text
+
+
+def test_a_gathered_weight_whose_memory_is_given_back_is_not_kept():
+    program = sys.executable, str(HERE / "watched.py"), "resizes", "2"
+    (run,), text = watch("fsdp", *program)
+    assert "fsdp: as expected\n" in text, text
+    assert [rank["models"][0]["kept"] for rank in run["ranks"]] == [0, 0], text
 
 
 def test_parameters_that_are_not_sharded_are_named():

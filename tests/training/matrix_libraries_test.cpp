@@ -38,3 +38,12 @@ TEST_CASE("a warning names a BLAS whose kernel leaves half of the processor unus
   CHECK(slow_kernel_warning({"OpenBLAS", "NewOne", 512, ""}) == "");  // a kernel of the future
   CHECK(in_words({"", "", 0, ""}) == "products by a BLAS, bf16 by oneDNN");
 }
+
+TEST_CASE("OpenBLAS is asked for a kernel only where nobody has asked") {
+  ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  CHECK(kernel_to_ask_for() == "");
+  ::unsetenv("OPENBLAS_CORETYPE");
+  const MatrixLibraries here = matrix_libraries();
+  const bool unknown = blas_does_not_know_processor(here.blas_kernel, here.vector_bits);
+  CHECK(kernel_to_ask_for().empty() == (!unknown || here.fp32_by_onednn));
+}

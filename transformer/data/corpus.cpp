@@ -163,10 +163,13 @@ Text read_text(const std::vector<fs::path>& paths) {
 }
 
 fs::path default_corpus() {
-  const fs::path headers = RINGSIDE_STANDARD_LIBRARY_HEADERS;
-  require(!headers.empty(),
+  constexpr std::string_view place = RINGSIDE_STANDARD_LIBRARY_HEADERS;
+  require(!place.empty(),
           "the C++ standard library headers were not found when this program was built: name a "
           "text with --data");
+  // A wheel brings them along, and says where they are from the folder of its programs.
+  const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path(),
+                 headers = (programs / place).lexically_normal();
   std::error_code error;
   if (fs::is_directory(headers, error)) return headers;
   fs::path others;  // an exported course runs on other releases, which have other versions

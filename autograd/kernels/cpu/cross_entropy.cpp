@@ -4,6 +4,7 @@
 
 #include "autograd/kernels/cpu/cpu_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
+#include "autograd/kernels/largest.hpp"
 #include "autograd/kernels/rows.hpp"
 
 namespace ringside::autograd {
@@ -18,9 +19,7 @@ template <class S, class T = Compute<S>>
 double loss_of_row(const S* z, std::int64_t n, std::int32_t target, std::int32_t ignore_index,
                    T& log_sum) {
   if (target == ignore_index) return 0;
-  T largest = z[0];
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t v = 0; v < n; ++v) largest = std::max<T>(largest, z[v]);
+  const T largest = largest_of<T>(z, n);
   T total = 0;
 #pragma omp simd reduction(+ : total)
   for (std::int64_t v = 0; v < n; ++v) total += fast_exp(static_cast<T>(z[v]) - largest);

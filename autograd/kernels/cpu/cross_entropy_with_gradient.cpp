@@ -4,6 +4,7 @@
 
 #include "autograd/kernels/cpu/cpu_kernels.hpp"
 #include "autograd/kernels/exp.hpp"
+#include "autograd/kernels/largest.hpp"
 #include "autograd/kernels/rows.hpp"
 
 namespace ringside::autograd {
@@ -16,9 +17,7 @@ namespace {
 //     dz[v] = (softmax(z)[v] - [v == target]) weight
 template <class T, class S>
 double loss_of_row(T* z, std::int64_t n, std::int32_t target, T weight, S* dz) {
-  T largest = z[0];
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t v = 0; v < n; ++v) largest = largest < z[v] ? z[v] : largest;
+  const T largest = largest_of<T>(z, n);
   const T chosen = z[target];
   T total = 0;
 #pragma omp simd reduction(+ : total)

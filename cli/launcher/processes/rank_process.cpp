@@ -4,6 +4,7 @@
 #include "base/system/block_signals.hpp"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <sstream>
 
@@ -159,8 +160,13 @@ bool is_stopped(pid_t pid) {
 }
 
 std::string name_of_signal(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+  // The numbers of x86-64 and Arm. sigabbrev_np() is newer than the glibc that a wheel needs.
+  constexpr std::array names = {"HUP",  "INT",    "QUIT", "ILL",   "TRAP", "ABRT", "BUS",  "FPE",
+                                "KILL", "USR1",   "SEGV", "USR2",  "PIPE", "ALRM", "TERM", "STKFLT",
+                                "CHLD", "CONT",   "STOP", "TSTP",  "TTIN", "TTOU", "URG",  "XCPU",
+                                "XFSZ", "VTALRM", "PROF", "WINCH", "POLL", "PWR",  "SYS"};
+  if (signal < 1 || signal > std::ssize(names)) return fmt::format("signal {}", signal);
+  return fmt::format("SIG{}", names[static_cast<std::size_t>(signal - 1)]);
 }
 
 std::string in_words(const siginfo_t& end) {

@@ -82,13 +82,13 @@ def shares_of(run: Run, model: int, share: Share) -> str:
 
 
 def misses_overlap(run: Run) -> Optional[str]:
-    """Calls that reduce gradients set out within backward, and nothing waits in it."""
+    """Calls that reduce gradients start within backward, and nothing waits in it."""
     calls, waits = total(run, "reductions"), total(run, "waits_in_backward")
     if calls == 0:
         return "no-calls: no call between backward and the optimizer's step reduces gradients"
     if total(run, "early_reductions") == 0:
         return (
-            f"sync-at-end: all {calls:.0f} calls that reduce gradients set out after the last "
+            f"sync-at-end: all {calls:.0f} calls that reduce gradients started after the last "
             "gradient of their backward was ready, so nothing overlaps with it"
         )
     if waits > 0:

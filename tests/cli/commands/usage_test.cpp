@@ -92,7 +92,8 @@ TEST_CASE("the help of every command fits into 80 columns") {
                                     "bench zero", "bench mesh", "bench kernels", "train",
                                     "compare",    "generate",   "eval",          "tokenize",
                                     "account",    "simulate",   "launch",        "watch",
-                                    "status",     "postmortem", "timeline",      "nccl"}) {
+                                    "status",     "postmortem", "timeline",      "nccl",
+                                    "course"}) {
     CAPTURE(command);
     const auto outcome =
         run_program({"sh", "-c", "\"$0\" " + command + " --help", ringside_binary});

@@ -87,6 +87,20 @@ TEST_CASE("the header says that a BLAS leaves half of the processor unused") {
   CHECK(contains(outcome.out, ": unset OPENBLAS_CORETYPE\n"));
 }
 
+TEST_CASE("an OpenBLAS that does not know the processor is asked for a kernel that it has") {
+  const std::string kernel = training::kernel_to_ask_for();
+  if (kernel.empty()) {
+    MESSAGE("SKIPPED: this BLAS knows the processor");
+    return;
+  }
+  const Training training({"--steps", "1"});
+  for (const char* ranks : {"1", "2"}) {
+    const Outcome outcome = training.run({"-n", ranks});
+    CHECK(outcome.exit_code == 0);
+    CHECK_FALSE(contains(outcome.out, "multiplies with its kernel"));
+  }
+}
+
 TEST_CASE("the same run gives the same dumps to the bit") {
   const Training training({"--steps", "3", "-n", "3"});
   for (const char* name : {"one", "two"})

@@ -1,4 +1,4 @@
-#include "cli/launcher/idle_threads.hpp"
+#include "cli/launcher/library_environment.hpp"
 
 #include <cstdlib>
 #include <fstream>
@@ -23,12 +23,16 @@ bool is_debugged() {
 
 }  // namespace
 
-void let_idle_threads_sleep() {
-  if (environment("OMP_WAIT_POLICY") || environment("GOMP_SPINCOUNT") || is_debugged()) return;
-  ::setenv("OMP_WAIT_POLICY", "passive", 1);
-  // Products use our own threads. OpenBLAS would start some for each rank when it is loaded, and
-  // end the process where a limit (ulimit -u) does not allow them.
-  ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
+void set_environment_of_libraries(const std::string& blas_kernel) {
+  const bool threads_spin = !environment("OMP_WAIT_POLICY") && !environment("GOMP_SPINCOUNT");
+  if ((!threads_spin && blas_kernel.empty()) || is_debugged()) return;
+  if (threads_spin) {
+    ::setenv("OMP_WAIT_POLICY", "passive", 1);
+    // Products use our own threads. OpenBLAS would start some for each rank when it is loaded, and
+    // end the process where a limit (ulimit -u) does not allow them.
+    ::setenv("OPENBLAS_NUM_THREADS", "1", 0);
+  }
+  if (!blas_kernel.empty()) ::setenv("OPENBLAS_CORETYPE", blas_kernel.c_str(), 1);
   std::vector<std::string> command = own_command();
   ::execv(command.front().c_str(), exec_arguments(command).data());
 }
