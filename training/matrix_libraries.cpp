@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/bf16_products.hpp"
-#include "autograd/kernels/fp32_products.hpp"
+#include "autograd/kernels/products/bf16_products.hpp"
+#include "autograd/kernels/products/fp32_products.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
 #include "base/system/processor.hpp"

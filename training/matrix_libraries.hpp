@@ -12,7 +12,7 @@ struct MatrixLibraries {
   int vector_bits = 0;            // of the processor's vector units; 0: unknown
   std::string bf16;               // why there are no products of bf16 numbers; empty: oneDNN's
   bool fp32_by_onednn =
-      false;  // some kinds of products of fp32 (autograd/kernels/fp32_products.hpp)
+      false;  // some kinds of products of fp32 (autograd/kernels/products/fp32_products.hpp)
 };
 
 MatrixLibraries matrix_libraries();  // of this machine

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "autograd/kernels/onednn.hpp"
+#include "autograd/kernels/products/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "base/clock.hpp"

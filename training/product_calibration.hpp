@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/kernels/fp32_products.hpp"
+#include "autograd/kernels/products/fp32_products.hpp"
 
 namespace ringside::training {
 

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <span>
 
-#include "autograd/kernels/matrix_product.hpp"
+#include "autograd/kernels/products/matrix_product.hpp"
 #include "autograd/kernels/row_numbers.hpp"
 #include "autograd/tensor/tensor.hpp"
 

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/products/gemm.hpp"
 #include "autograd/tensor/device_memory.hpp"
 #include "base/clock.hpp"
 #include "base/scoped_value.hpp"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "autograd/kernels/matrix_product.hpp"
+#include "autograd/kernels/products/matrix_product.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/tensor/storage.hpp"

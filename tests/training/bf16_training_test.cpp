@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "autograd/engine/engine.hpp"
-#include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/copy.hpp"
+#include "autograd/kernels/products/bf16_products.hpp"
 #include "autograd/optim/adamw.hpp"
 #include "autograd/optim/clip.hpp"
 #include "base/random.hpp"

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/kernels/onednn.hpp"
+#include "autograd/kernels/products/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "base/environment.hpp"
 #include "base/json.hpp"

@@ -12,7 +12,7 @@ namespace ringside::autograd {
 class CpuKernels final : public DeviceKernels {
  public:
   DType sum_dtype() const override { return DType::fp64; }
-  bool multiplies_bf16() const override;  // kernels/matrix_product.cpp
+  bool multiplies_bf16() const override;  // kernels/products/matrix_product.cpp
   bool attention_backward_reads_y() const override { return false; }
 
   // ---- copy.cpp ----
@@ -51,7 +51,7 @@ class CpuKernels final : public DeviceKernels {
   void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& r,
                          const Tensor& dx, const Tensor& dweight) const override;
 
-  // ---- rope.cpp, embedding.cpp, kernels/matrix_product.cpp ----
+  // ---- rope.cpp, embedding.cpp, kernels/products/matrix_product.cpp ----
   void rope(const Tensor& x, const Tensor& cos, const Tensor& sin, std::int64_t first_position,
             int direction, const Tensor& y) const override;
   void embedding(const Tensor& ids, const Tensor& weight, const Tensor& y) const override;

@@ -13,11 +13,11 @@
 #include <pthread.h>
 #include <sys/time.h>
 
-#include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/exp.hpp"
-#include "autograd/kernels/fp32_products.hpp"
-#include "autograd/kernels/gemm.hpp"
-#include "autograd/kernels/onednn.hpp"
+#include "autograd/kernels/products/bf16_products.hpp"
+#include "autograd/kernels/products/fp32_products.hpp"
+#include "autograd/kernels/products/gemm.hpp"
+#include "autograd/kernels/products/onednn.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
 #include "base/error.hpp"
 #include "tests/autograd/gradcheck.hpp"

@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/engine/engine.hpp"
-#include "autograd/kernels/bf16_products.hpp"
+#include "autograd/kernels/products/bf16_products.hpp"
 #include "autograd/nn/layers.hpp"
 #include "autograd/ops/ops.hpp"
 #include "autograd/optim/adamw.hpp"

@@ -1,8 +1,8 @@
-#include "autograd/kernels/matrix_product.hpp"
+#include "autograd/kernels/products/matrix_product.hpp"
 
-#include "autograd/kernels/bf16_products.hpp"
 #include "autograd/kernels/copy.hpp"
 #include "autograd/kernels/cpu/cpu_kernels.hpp"
+#include "autograd/kernels/products/bf16_products.hpp"
 
 namespace ringside::autograd {
 

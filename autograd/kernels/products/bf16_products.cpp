@@ -1,6 +1,6 @@
-#include "autograd/kernels/bf16_products.hpp"
+#include "autograd/kernels/products/bf16_products.hpp"
 
-#include "autograd/kernels/onednn.hpp"
+#include "autograd/kernels/products/onednn.hpp"
 #include "base/system/processor.hpp"
 
 namespace ringside::autograd {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/products/gemm.hpp"
 
 namespace ringside::autograd {
 

@@ -1,4 +1,4 @@
-#include "autograd/kernels/onednn.hpp"
+#include "autograd/kernels/products/onednn.hpp"
 
 #include "base/environment.hpp"
 #include "base/error.hpp"

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/products/gemm.hpp"
 #include "base/error.hpp"
 #include "base/system/block_signals.hpp"
 

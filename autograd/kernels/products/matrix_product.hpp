@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/products/gemm.hpp"
 #include "autograd/tensor/tensor.hpp"
 
 namespace ringside::autograd {

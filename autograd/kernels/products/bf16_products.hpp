@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/products/gemm.hpp"
 #include "autograd/tensor/bf16.hpp"
 
 namespace ringside::autograd {

@@ -1,11 +1,11 @@
-#include "autograd/kernels/fp32_products.hpp"
+#include "autograd/kernels/products/fp32_products.hpp"
 
 #include <cblas.h>
 
 #include <algorithm>
 #include <atomic>
 
-#include "autograd/kernels/onednn.hpp"
+#include "autograd/kernels/products/onednn.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 
 namespace ringside::autograd {

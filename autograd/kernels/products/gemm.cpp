@@ -4,15 +4,15 @@
 // only.
 //
 // fp64 goes to the BLAS, bf16 to oneDNN, and fp32 to the faster of the two (fp32_products.hpp).
-#include "autograd/kernels/gemm.hpp"
+#include "autograd/kernels/products/gemm.hpp"
 
 #include <cblas.h>
 
 #include <algorithm>
 #include <type_traits>
 
-#include "autograd/kernels/bf16_products.hpp"
-#include "autograd/kernels/fp32_products.hpp"
+#include "autograd/kernels/products/bf16_products.hpp"
+#include "autograd/kernels/products/fp32_products.hpp"
 #include "autograd/kernels/profile.hpp"
 #include "autograd/kernels/threads/blas_threads.hpp"
 #include "autograd/kernels/threads/parallel.hpp"
