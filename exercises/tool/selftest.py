@@ -45,6 +45,7 @@
 """
 import ast
 import atexit
+import concurrent.futures
 import functools
 import itertools
 import json
@@ -1413,6 +1414,14 @@ def cs336_repositories():
                 or "cannot be imported here: ModuleNotFoundError" not in rows[overlapped]["says"][0]:
             faults += 1
             print(f"cs336: a repository that lacks a module is judged: {rows[overlapped]}", flush=True)
+        with kits.reserved_port()[0] as holder:
+            port = holder.getsockname()[1]
+        Path(folder, "test_meets.py").write_text(f"import socket, time\ndef test():\n    with socket.create_server((\"127.0.0.1\", {port})):\n        time.sleep(2)\n")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            at_once = list(pool.map(lambda _: cs336.tested(kit, Path(folder), [], "test_meets.py", None, 600)[:2], range(2)))
+        if at_once != [(True, []), (True, [])]:
+            faults += 1
+            print(f"cs336: two gradings at once, whose tests meet at one port: {at_once}", flush=True)
         try:
             cs336.verdict(kit, Path(folder), limit=600)
             faults += 1
