@@ -196,7 +196,7 @@ class Messages::Engine {
         for (int r = 0; r < size(); ++r)
           if (ready[r].revents != 0 && (ready[r].events & POLLIN) != 0) read_from(r);
       }
-      fail("rank {} has closed its messages while a recv waited", rank_);
+      fail("rank {} has closed its messages while a recv waited", control_->names()(rank_));
     } catch (...) {
       if (!lock.owns_lock()) lock.lock();
       end_all();
@@ -204,11 +204,11 @@ class Messages::Engine {
     control_.reset();  // says goodbye
   }
 
-  // The first that a caller waits for, of messages to or from one rank.
+  // The first that a caller waits for, of messages to or from one rank; while closing, any.
   void watch_first_awaited() {
     if (watched_) return;
     const auto watch = [this](const std::shared_ptr<Work::State>& work, int peer) {
-      if (watched_ || !work || !work->waited_for || work->done || peer < 0) return;
+      if (watched_ || !work || !(work->waited_for || closing_) || work->done || peer < 0) return;
       watched_ = work.get();
       watched_peer_ = peer;
       monitor_.begin(++numbered_, work->what.call, 1);
@@ -328,10 +328,7 @@ class Messages::Engine {
       if (in_head && incoming.done == sizeof incoming.head) begin_payload(r);
       if (incoming.done >= sizeof incoming.head && incoming.complete()) break;
     }
-    if (incoming.work)
-      end(*incoming.work, r);
-    else
-      kept_.push_back(std::move(incoming));
+    incoming.work ? end(*incoming.work, r) : kept_.push_back(std::move(incoming));
     incoming = {};
     give_kept_messages();
   }
@@ -339,8 +336,10 @@ class Messages::Engine {
   void begin_payload(int r) {
     Incoming& incoming = peers_[r].incoming;
     incoming.source = r;
-    require(incoming.head.magic == MessageHeader::expected_magic && incoming.head.job == job_,
-            "rank {} received bytes from rank {} that are not a message of this job", rank_, r);
+    require(incoming.head.magic == MessageHeader::expected_magic && incoming.head.job == job_ &&
+                size_of(incoming.head.type) > 0,
+            "rank {} received bytes from rank {} that are not a message of this job",
+            control_->names()(rank_), control_->names()(r));
     if (!(incoming.work = take_expected(incoming)))
       incoming.kept = std::make_unique_for_overwrite<std::byte[]>(incoming.head.bytes);
   }
@@ -370,8 +369,8 @@ class Messages::Engine {
     require(call.type == head.type && call.count * size_of(call.type) == head.bytes,
             "rank {} expects {} {} with tag {} from rank {}, which sends {} {}: both ranks must "
             "give the same type and count",
-            rank_, call.count, name_of(call.type), head.tag, message.source,
-            head.bytes / size_of(head.type), name_of(head.type));
+            control_->names()(rank_), call.count, name_of(call.type), head.tag,
+            control_->names()(message.source), head.bytes / size_of(head.type), name_of(head.type));
     auto work = std::move(found->work);
     expected_.erase(found);
     return work;

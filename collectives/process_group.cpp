@@ -95,8 +95,9 @@ struct ProcessGroup::State {
       ConstBlocks given = whole;
       if (!has_whole)
         given.count = std::accumulate(given.counts.begin(), given.counts.end(), std::size_t{0});
-      begins.input =
-          begins_of(collective, given, size(), whole.address == input.address ? "input" : "output");
+      const bool divides =
+          collective == Collective::reduce_scatter || collective == Collective::scatter;
+      begins.input = begins_of(collective, given, size(), divides ? "input" : "output");
       begins.output = begins.input;
       count = begins.input.back();
       require_fits(collective, block, whole.counts[rank()], has_whole ? whole : block);
@@ -173,6 +174,9 @@ struct ProcessGroup::State {
               "all_to_all: blocks of unequal size cannot be exchanged in place: give two buffers");
       BlockBegins begins{begins_of(collective, input, size(), "input"),
                          begins_of(collective, output, size(), "output")};
+      require(input.counts[rank()] == output.counts[rank()],
+              "all_to_all: rank {} sends {} elements to itself, but receives {}", rank(),
+              input.counts[rank()], output.counts[rank()]);
       return {next(collective, input, 0, label, ReduceOp::sum, 0, true), input.address,
               output.address, std::move(begins)};
     }

@@ -1,5 +1,7 @@
 #include "collectives/work.hpp"
 
+#include <algorithm>
+
 #include "base/trace/profiler_range.hpp"
 #include "collectives/calls/work_state.hpp"
 
@@ -28,7 +30,7 @@ void Work::wait() const {
   wait_for(Seconds::max());
 }
 
-bool Work::wait_for(Seconds timeout) const {
+bool Work::wait_for(Seconds timeout, bool in_a_loop) const {
   state_->shared->owner.require_this();
   const auto start = Clock::now();
   const Call& call = state_->what.call;
@@ -36,12 +38,9 @@ bool Work::wait_for(Seconds timeout) const {
   auto& shared = *state_->shared;
   std::unique_lock lock(shared.mutex);
   const auto is_done = [this] { return state_->done; };
-  if (timeout > Seconds(1e9)) {  // three decades; the clock cannot count much further
-    state_->waited_for = true;
-    shared.changed.wait(lock, is_done);
-  } else {
-    shared.changed.wait_for(lock, timeout, is_done);
-  }
+  constexpr Seconds three_decades(1e9);  // the clock cannot count much further
+  state_->waited_for |= timeout > three_decades || in_a_loop;
+  shared.changed.wait_for(lock, std::min(timeout, three_decades), is_done);
   shared.times.blocked += seconds_since(start);
   note_wait(call, start);
   if (state_->error) std::rethrow_exception(state_->error);

@@ -26,7 +26,8 @@ class Work {
   void wait() const;
 
   // The same, but returns false if the call has not ended after `timeout`. The call then runs on.
-  bool wait_for(Seconds timeout) const;
+  // With `in_a_loop` the caller waits again, and a message's timeout counts as in wait().
+  bool wait_for(Seconds timeout, bool in_a_loop = false) const;
 
   // Of a message that was received (messages.hpp): the rank that sent it. Otherwise -1.
   int source() const;

@@ -127,12 +127,7 @@ class BufferCache {
     return static_cast<std::byte*>(memory_ ? memory_->allocate(size)
                                            : std::aligned_alloc(alignment, size));
   }
-  void free(std::byte* buffer) const {
-    if (memory_)
-      memory_->free(buffer);
-    else
-      std::free(buffer);
-  }
+  void free(std::byte* buffer) const { memory_ ? memory_->free(buffer) : std::free(buffer); }
 
   DeviceMemory* memory_;  // nullptr: the heap of the CPU
   std::mutex mutex_;

@@ -11,9 +11,10 @@ namespace ringside {
 SharedLibrary::SharedLibrary(const std::string& name, const std::string& file,
                              const std::string& folder, const std::string& remedy)
     : file_(file), handle_(::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-  if (!handle_) handle_ = ::dlopen((folder + "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  require(handle_ != nullptr, "{} cannot be opened: neither the loader nor {} has {}; {}", name,
-          folder, file, remedy);
+  if (handle_) return;
+  const std::string first = ::dlerror();
+  handle_ = ::dlopen((folder + "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  require(handle_ != nullptr, "{} cannot be opened: {}; {}; {}", name, first, ::dlerror(), remedy);
 }
 
 void* SharedLibrary::address_of(const char* function_name) const {

@@ -32,10 +32,7 @@ std::string printable(std::string_view bytes) {
     const auto byte = static_cast<std::uint8_t>(bytes[0]);
     const bool plain = (byte >= 0x20 && byte < 0x7f) || byte == '\n' || byte == '\t';
     const std::size_t length = plain ? 1 : printable_character(bytes);
-    if (length == 0)
-      text += fmt::format("\\x{:02x}", byte);
-    else
-      text += bytes.substr(0, length);
+    length == 0 ? text += fmt::format("\\x{:02x}", byte) : text += bytes.substr(0, length);
     bytes.remove_prefix(std::max<std::size_t>(1, length));
   }
   return text;

@@ -11,6 +11,7 @@
 #include "autograd/kernels/threads/parallel.hpp"
 #include "autograd/tensor/storage.hpp"
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/memory.hpp"
 #include "bench/commands/step_arguments.hpp"
 #include "bench/operands.hpp"
@@ -118,10 +119,7 @@ class TrainBench {
       };
       synchronise(plan_.device);
       const auto start = Clock::now();
-      if (are_short)
-        autograd::parallel_for_pieces(p.calls, 1, multiply);
-      else
-        multiply(0, 0, p.calls);
+      are_short ? autograd::parallel_for_pieces(p.calls, 1, multiply) : multiply(0, 0, p.calls);
       synchronise(plan_.device);
       seconds += seconds_since(start);
     }
@@ -138,7 +136,7 @@ class TrainBench {
 void bench_as_rank(const TrainArguments& args, std::span<collectives::ProcessGroup> groups) {
   if (const std::string warning = slow_kernel_warning(training::matrix_libraries());
       !warning.empty() && args.device.name != "cuda")  // there cuBLAS multiplies
-    fmt::print(stderr, "ringside: {}\n", warning);
+    warn("{}", warning);
   std::vector<int> threads = args.thread_counts;
   if (threads.empty()) threads = {1};
   if (args.thread_counts.empty() && args.device.name == "cpu" &&

@@ -28,8 +28,7 @@ int launch(const LaunchOptions& options) {
     Job job(now);
     const int code = job.run();
     if (code == 0 || job.was_stopped() || restart > options.restarts) return code;
-    fmt::print(stderr, "ringside: starting all ranks again ({} of {})\n", restart,
-               options.restarts);
+    warn("starting all ranks again ({} of {})", restart, options.restarts);
     if (options.command_again) now.command = options.command_again();
   }
 }

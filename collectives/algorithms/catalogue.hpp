@@ -2,7 +2,7 @@
 //
 // To add an algorithm, add one line to catalogue.cpp: it is then proved, drawn, run, costed and
 // offered for selection. An algorithm of a file joins the catalogue while the program runs, by
-// load_algorithms() (exchange/algorithm_file.hpp), and is used only where it is asked for.
+// load_algorithms() (algorithm_files/algorithm_file.hpp), and is used only where it is asked for.
 #pragma once
 
 #include <cstdint>

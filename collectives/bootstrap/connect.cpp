@@ -135,9 +135,10 @@ std::unique_ptr<Transport> over_tcp(const RankInfo& rank_info, Mesh& mesh) {
 std::unique_ptr<Transport> over_shm(const RankInfo& rank_info, Mesh& mesh,
                                     const ShmOptions& options) {
   const ShmLayout layout = shm_layout(options, rank_info.size);
-  const bool crowded = rank_info.local_size > static_cast<int>(std::thread::hardware_concurrency());
+  bool crowded = rank_info.local_size > static_cast<int>(std::thread::hardware_concurrency());
+  auto segments = share_segments(rank_info, mesh, layout, crowded);
   return make_shm_transport(rank_info.rank, job_number(rank_info.job_key), layout,
-                            share_segments(rank_info, mesh, layout), crowded);
+                            std::move(segments), crowded);
 }
 
 // Connects the ranks of `mesh` again, with sockets for data: they cannot share memory after all.
@@ -157,8 +158,7 @@ std::unique_ptr<Transport> over_shm_or_tcp(const RankInfo& rank_info, Mesh& mesh
   try {
     return over_shm(rank_info, mesh, options);
   } catch (const CannotShare& reason) {  // thrown on every rank, or on none
-    if (rank_info.rank == 0)
-      fmt::print(stderr, "ringside: {}. The ranks use TCP instead.\n", reason.what());
+    if (rank_info.rank == 0) warn("{}. The ranks use TCP instead.", reason.what());
     mesh = connect_for_data(rank_info, std::move(mesh));
     return over_tcp(rank_info, mesh);
   }

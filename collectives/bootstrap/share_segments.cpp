@@ -16,6 +16,7 @@ struct Introduction {
   ShmLayout layout{};
   SharedSegment::Handle segment;
   RankLocation location;
+  std::uint32_t is_crowded = 0;
   char problem[512] = {};
 };
 
@@ -78,12 +79,13 @@ void check_all_can_share(const std::vector<Introduction>& all, const RankNames& 
 }  // namespace
 
 std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
-                                          const ShmLayout& layout) {
+                                          const ShmLayout& layout, bool& is_crowded) {
   const Deadline deadline = Deadline::after(rank_info.connect_timeout);
   SharedSegment own;
   Introduction mine;
   mine.layout = layout;
   mine.location = location_of_this_process();
+  mine.is_crowded = is_crowded;
   try {
     own = SharedSegment::create(shm_segment_bytes(layout, rank_info.size),
                                 "rank " + mesh.names(rank_info.rank));
@@ -94,6 +96,7 @@ std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
   const auto all = exchange(mesh, rank_info.rank, mine, deadline);
   throw_first_problem(all);
   check_all_can_share(all, mesh.names);
+  is_crowded = all.front().is_crowded != 0;
 
   std::vector<SharedSegment> segments;
   Report report;

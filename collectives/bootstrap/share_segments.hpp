@@ -18,8 +18,9 @@ class CannotShare : public Error {
 
 // Returns the segments of all ranks, which learn of them by the control connections; one deadline
 // of rank_info.connect_timeout holds for all. Throws CannotShare if a rank lacks the memory, runs
-// on another host or in another container, or has another layout; Error if a rank has died.
+// on another host or in another container, or has another layout; Error if a rank has died. All
+// ranks take `is_crowded` from rank 0: where payloads lie in a segment depends on it.
 std::vector<SharedSegment> share_segments(const RankInfo& rank_info, Mesh& mesh,
-                                          const ShmLayout& layout);
+                                          const ShmLayout& layout, bool& is_crowded);
 
 }  // namespace ringside::collectives

@@ -213,7 +213,7 @@ ringside_status make_message(ringside_group* handle, ringside_work** work, Start
       return;
     }
     const Blocking here;
-    while (!message.wait_for(Seconds(0.05))) check_this_thread();
+    while (!message.wait_for(Seconds(0.05), true)) check_this_thread();
   });
 }
 

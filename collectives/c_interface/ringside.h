@@ -207,9 +207,10 @@ void ringside_work_free(ringside_work* work);
 /* ---- Interruption */
 
 /* `check` is called about 20 times a second on each thread that blocks in a call or in
- * ringside_connect(). Where it returns other than 0, that function returns RINGSIDE_INTERRUPTED. It
- * belongs to the process; NULL removes it. A language whose handler of Ctrl-C runs in its own
- * interpreter needs it. */
+ * ringside_connect(), but not in a blocking call that waits for work of its group to end first.
+ * Where it returns other than 0, that function returns RINGSIDE_INTERRUPTED. It belongs to the
+ * process; NULL removes it. A language whose handler of Ctrl-C runs in its own interpreter needs
+ * it. */
 void ringside_check_while_waiting(int (*check)(void));
 
 #ifdef __cplusplus

@@ -18,7 +18,8 @@ bool built_with_cuda() {
 // work together load all kernels, those of cuBLAS too, when the driver starts, unless the user has
 // chosen (CUDA C++ Programming Guide, "Lazy Loading", "Concurrent execution").
 static void load_kernels_at_the_start() {
-  if (environment("WORLD_SIZE").value_or("1") != "1") ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  for (const char* size : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"})
+    if (environment(size).value_or("1") != "1") ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 std::optional<std::string> what_is_missing() {

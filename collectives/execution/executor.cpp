@@ -1,12 +1,13 @@
 #include "collectives/execution/executor.hpp"
 
 #include "base/environment.hpp"
+#include "base/error.hpp"
 #include "collectives/execution/executor_options.hpp"
 
 namespace ringside::collectives {
 
 void warn_on_stderr(const std::string& sentence) {
-  fmt::print(stderr, "ringside: {}\n", sentence);
+  warn("{}", sentence);
 }
 
 ExecutorKind executor_from_environment() {

@@ -12,7 +12,7 @@ namespace {
 std::string in_words(const ChunkRange& range) {
   if (range.count == 0) return "a message without payload";
   if (range.count == 1) return fmt::format("chunk {}", range.first);
-  if (range.modulus == 0)
+  if (range.modulus == 0 || range.count > range.modulus)
     return fmt::format("chunks {} to {}", range.first, range.first + range.count - 1);
   std::vector<int> chunks;
   for (int i = 0; i < range.count; ++i) chunks.push_back(range.at(i));
@@ -21,8 +21,8 @@ std::string in_words(const ChunkRange& range) {
 
 bool lies_within(ChunkRange range, int chunks) {
   if (range.modulus != 0)
-    return range.count >= 0 && range.run > 0 && range.modulus > 0 && range.modulus <= chunks &&
-           range.first >= 0 && range.first < range.modulus;
+    return range.count >= 0 && range.count <= range.modulus && range.run > 0 &&
+           range.modulus <= chunks && range.first >= 0 && range.first < range.modulus;
   return range.first >= 0 && range.count >= 0 && range.count <= chunks &&
          range.first <= chunks - range.count;
 }

@@ -101,10 +101,10 @@ std::string fault_of_calibration(const std::exception& error) {
 void warn_of_invalid_calibration(const std::string& fault) {
   static std::atomic<bool> warned = false;
   if (warned.exchange(true)) return;
-  fmt::print(stderr,
-             "ringside: {} is invalid ({}), so algorithms and libraries are selected as without a "
-             "calibration; ringside bench --calibrate writes a new file\n",
-             calibration_file().string(), fault);
+  warn(
+      "{} is invalid ({}), so algorithms and libraries are selected as without a "
+      "calibration; ringside bench --calibrate writes a new file",
+      calibration_file().string(), fault);
 }
 
 }  // namespace ringside::collectives

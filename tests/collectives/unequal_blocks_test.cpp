@@ -205,9 +205,19 @@ TEST_CASE("wrong counts are refused before anything is sent") {
                          "all_gather: the output has 4 elements, but the counts of its blocks "
                          "(2, 3) add up to 5",
                          Error);
+    CHECK_THROWS_WITH_AS(group.all_gather(std::span(all).first(2), {std::span(all), five}),
+                         "all_gather: the output has 4 elements, but the counts of its blocks "
+                         "(2, 3) add up to 5",
+                         Error);
     CHECK_THROWS_WITH_AS(
         group.all_to_all({std::span(all), good}, {std::span(all), good}),
         "all_to_all: blocks of unequal size cannot be exchanged in place: give two buffers", Error);
+    const Counts own_of_1 = {3, 1}, own_of_3 = {1, 3};
+    std::vector<float> other(4);
+    if (group.rank() == 0)
+      CHECK_THROWS_WITH_AS(
+          group.all_to_all({std::span(all), own_of_3}, {std::span(other), own_of_1}),
+          "all_to_all: rank 0 sends 1 elements to itself, but receives 3", Error);
     CHECK_THROWS_WITH_AS(group.all_to_all({std::span(all), good}, std::span(all)),
                          "all_to_all: give the counts of the blocks of both buffers, or of none",
                          Error);

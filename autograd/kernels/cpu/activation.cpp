@@ -54,8 +54,9 @@ void CpuKernels::silu_backward(const Tensor& dy, const Tensor& x, const Tensor& 
   });
 }
 
-// y = silu(g) u        dy/du = silu(g) = g s        dy/dg = u s (1 + g (1 - s))        s =
-// sigmoid(g)
+// With s = sigmoid(g):
+//
+//     y = silu(g) u        dy/du = silu(g) = g s        dy/dg = u s (1 + g (1 - s))
 void CpuKernels::swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) const {
   dispatch_stored(gate.dtype(), "swiglu", [&]<class S>(S) {
     using T = Compute<S>;

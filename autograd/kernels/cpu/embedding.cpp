@@ -14,10 +14,7 @@ void CpuKernels::embedding(const Tensor& ids, const Tensor& w, const Tensor& y) 
   dispatch_stored(w.dtype(), "embedding", [&]<class T>(T) {
     for (std::int64_t t = 0; t < tokens; ++t) {
       T* const row = y.data<T>() + t * n;
-      if (id[t] < 0)
-        std::fill_n(row, n, T{});
-      else
-        std::copy_n(w.data<T>() + id[t] * n, n, row);
+      id[t] < 0 ? std::fill_n(row, n, T{}) : std::copy_n(w.data<T>() + id[t] * n, n, row);
     }
   });
 }

@@ -78,10 +78,7 @@ struct CrossEntropy {
     for (std::int64_t row = block.index(); row < rows; row += block.count()) {
       const S* const z = logits + row * targets.vocabulary;
       // Two calls, so that the compiler knows of each where its row is.
-      if (row_in_shared)
-        take_row(block, row, copy_to_shared(block, z));
-      else
-        take_row(block, row, z);
+      row_in_shared ? take_row(block, row, copy_to_shared(block, z)) : take_row(block, row, z);
     }
   }
 

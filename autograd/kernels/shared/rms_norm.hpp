@@ -27,10 +27,7 @@ struct RmsNorm {
 
   template <TileBlock B>
   constexpr void operator()(B& block) const {
-    if (packs)
-      take_rows<Pack<S>::size>(block);
-    else
-      take_rows<1>(block);
+    packs ? take_rows<Pack<S>::size>(block) : take_rows<1>(block);
   }
 
  private:
@@ -106,10 +103,7 @@ struct RmsNormBackward {
 
   template <TileBlock B>
   constexpr void operator()(B& block) const {
-    if (packs)
-      take_rows<Pack<S>::size>(block);
-    else
-      take_rows<1>(block);
+    packs ? take_rows<Pack<S>::size>(block) : take_rows<1>(block);
   }
 
  private:

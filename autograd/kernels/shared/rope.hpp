@@ -23,10 +23,7 @@ struct Rope {
 
   template <Block B>
   constexpr void operator()(B& block) const {
-    if (packs)
-      rotate<Pack<S>::size>(block);
-    else
-      rotate<1>(block);
+    packs ? rotate<Pack<S>::size>(block) : rotate<1>(block);
   }
 
  private:

@@ -17,7 +17,7 @@ void require_unchanged(const std::filesystem::path& checkpoint, bool accept_chan
       fmt::format("the checkpoint in {} was changed or damaged after it was saved ({})",
                   checkpoint.string(), changes);
   require(accept_changes, "{}: restore it, or use it as it is with --accept-changes", what);
-  fmt::print(stderr, "ringside: {}: used as it is\n", what);
+  warn("{}: used as it is", what);
 }
 
 }  // namespace ringside::cli

@@ -45,8 +45,7 @@ Acceptor::Acceptor(tcp::acceptor acceptor, std::string job_key, std::string who,
 
 Acceptor::~Acceptor() {
   if (untold_ > 0)
-    fmt::print(stderr, "ringside: {} turned away {} connections that are not of this job\n", who_,
-               turned_away_);
+    warn("{} turned away {} connections that are not of this job", who_, turned_away_);
 }
 
 void Acceptor::accept() {
@@ -109,8 +108,10 @@ void Acceptor::turn_away(const CandidatePointer& candidate, const std::optional<
   if (std::erase(candidates_, kept) == 0) return;  // dropped before
   ++turned_away_;
   if (why && turned_away_ - untold_ <= most_lines)
-    fmt::print(stderr, "ringside: {} turned away a connection from {}: {}\n", who_, kept->from,
-               *why);
+    std::fputs(
+        fmt::format("ringside: {} turned away a connection from {}: {}\n", who_, kept->from, *why)
+            .c_str(),
+        stderr);
   else
     ++untold_;
   kept->timer.cancel();

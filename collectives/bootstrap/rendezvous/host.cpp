@@ -172,8 +172,8 @@ class Host {
     const auto done = [this] { return missing().empty() || refusal_; };
     try {
       if (!hint.empty() && !run_until(builder_.io(), Deadline::after(time_to_hint), done))
-        fmt::print(stderr, "ringside: rank{} {} did not come yet. {}\n",
-                   missing().size() == 1 ? "" : "s", fmt::join(missing(), ", "), hint);
+        warn("rank{} {} did not come yet. {}", missing().size() == 1 ? "" : "s",
+             fmt::join(missing(), ", "), hint);
       return run_until(builder_.io(), deadline_, done);
     } catch (const Error& error) {
       refusal_ = error.what();  // the ranks that joined learn it too

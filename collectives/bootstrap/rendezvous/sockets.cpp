@@ -75,6 +75,10 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
           "{} cannot listen on {}: the port is taken. Choose another with MASTER_PORT (or "
           "--master-port)",
           who, to_text(endpoint));
+  require(error != asio::error::access_denied,
+          "{} cannot listen on {}: {}. Choose a port of 1024 or higher with MASTER_PORT (or "
+          "--master-port)",
+          who, to_text(endpoint), error.message());
   require(!error || endpoint.port() != 0,
           "{} cannot listen on {}: {}. Expected an address of this host", who, to_text(endpoint),
           error.message());
@@ -114,8 +118,7 @@ tcp::socket connect_to(asio::io_context& io, const std::vector<tcp::endpoint>& e
             to_text(endpoints), deadline.total().count(), last.message(), hint.empty() ? "" : ". ",
             hint);
     if (!hinted && seconds_since(deadline.start()) > time_to_hint.count()) {
-      fmt::print(stderr, "ringside: {} finds nobody at {} ({}). {}\n", who, to_text(endpoints),
-                 last.message(), hint);
+      warn("{} finds nobody at {} ({}). {}", who, to_text(endpoints), last.message(), hint);
       hinted = true;
     }
     attempt = std::min(attempt * 2, longest_attempt);

@@ -16,13 +16,16 @@ TEST_CASE("a function of a library that was opened at run time can be called") {
 
 TEST_CASE("a missing library is an error that says where it was looked for") {
   CHECK_THROWS_WITH_AS(SharedLibrary("NCCL", "libnone.so.2", "/opt/none"),
-                       "NCCL cannot be opened: neither the loader nor /opt/none has libnone.so.2; "
-                       "install it, or add its folder to LD_LIBRARY_PATH",
+                       "NCCL cannot be opened: libnone.so.2: cannot open shared object file: No "
+                       "such file or directory; /opt/none/libnone.so.2: cannot open shared object "
+                       "file: No such file or directory; install it, or add its folder to "
+                       "LD_LIBRARY_PATH",
                        Error);
   CHECK_THROWS_WITH_AS(
       SharedLibrary("the device", "libnone.so", "/opt/none", "build it: make none"),
-      "the device cannot be opened: neither the loader nor /opt/none has libnone.so; build it: "
-      "make none",
+      "the device cannot be opened: libnone.so: cannot open shared object file: No such file or "
+      "directory; /opt/none/libnone.so: cannot open shared object file: No such file or directory; "
+      "build it: make none",
       Error);
 }
 

@@ -126,6 +126,14 @@ TEST_CASE("what is wrong with the form of a file is said with the place") {
   other["schedules"][0]["steps"][0]["send"]["stride"] = 2;
   other["schedules"][0]["steps"][0]["send"]["run"] = 0;
   CHECK(contains(error_of(File("form.json", other)), "step 0: a run has at least 1 chunk: {"));
+  other["schedules"][0]["steps"][0]["send"] = {
+      {"to", 1}, {"first", 0}, {"count", 900'000'000}, {"stride", 2}};
+  CHECK(contains(error_of(File("form.json", other)),
+                 "rank 0 sends chunks 0 to 899999999 to rank 1, but the chunks are 0 to 2"));
+  other["schedules"][0]["steps"][0]["send"] = {
+      {"to", 1}, {"first", 0}, {"count", 2}, {"stride", 999'999'998}};  // 2 modulo 3
+  CHECK(contains(error_of(File("form.json", other)),
+                 "rank 0 sends chunks 0, 2 to rank 1, but rank 1 expects chunk 2 from rank 0"));
   other = ring;
   other["collective"] = "allreduce";
   CHECK(contains(error_of(File("form.json", other)),

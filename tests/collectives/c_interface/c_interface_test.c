@@ -23,6 +23,7 @@
 enum { most = 4 };
 static struct {
   volatile int arrived;
+  volatile pid_t stopped;
   ringside_address addresses[most];
 }* shared;
 static int rank, size;
@@ -280,12 +281,43 @@ static void interruption(void) {
   ringside_close(group);
 }
 
+/* A receive for which nobody sends ends after the group's timeout, with a sentence. */
+static void nobody_sends(void) {
+  ringside_group* group = connect_ranks(0.5);
+  int n = 0;
+  const ringside_status status =
+      ringside_recv(group, &n, 1, RINGSIDE_INT32, (rank + 1) % size, 0, NULL);
+  CHECK(status == RINGSIDE_RANK_FAILED || status == RINGSIDE_ERROR);
+  CHECK(strstr(ringside_last_error(), "rank "));
+  ringside_close(group);
+}
+
+/* A rank that has sent to one that is stopped can leave after the group's timeout. */
+static void receiver_is_stopped(void) {
+  ringside_group* group = connect_ranks(0.5);
+  if (rank == size - 1) {
+    shared->stopped = getpid();
+    raise(SIGSTOP);
+    exit(0);
+  }
+  while (!shared->stopped) usleep(1000);
+  const size_t much = 50000000;
+  int* const data = calloc(much, sizeof *data);
+  ringside_work* work = NULL;
+  CHECK(ringside_send(group, data, much, RINGSIDE_INT32, size - 1, 0, &work) == RINGSIDE_OK);
+  ringside_work_free(work);
+  ringside_close(group);
+  kill(shared->stopped, SIGKILL);
+  free(data);
+}
+
 static void on_ranks(void (*body)(void), int dead) {
   const char* backends[] = {"shm", "tcp"};
   for (int b = 0; b < 2; ++b) {
     setenv("RINGSIDE_BACKEND", backends[b], 1);
     for (size = 2; size <= most; ++size) {
       shared->arrived = 0;
+      shared->stopped = 0;
       fflush(stdout);
       for (rank = 0; rank < size; ++rank)
         if (fork() == 0) {
@@ -307,6 +339,8 @@ int main(void) {
   on_ranks(two_threads, 0);
   on_ranks(dead_rank, 1);
   on_ranks(interruption, 0);
+  on_ranks(nobody_sends, 0);
+  on_ranks(receiver_is_stopped, 1);
   printf("the C interface works\n");
   return 0;
 }

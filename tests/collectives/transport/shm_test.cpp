@@ -288,3 +288,26 @@ TEST_CASE("announcements of two rounds do not overlap in their room") {
       for (const auto& outcome : outcomes) CHECK(outcome == "");
     }
 }
+
+// Each rank is told by its launcher how many ranks its host has, and some count wrongly.
+TEST_CASE("shm: ranks that are told different numbers of ranks on the host read the right bytes") {
+  for (const int size : {2, 3, 4}) {
+    const auto port = free_port();
+    const auto outcomes = on_threads(size, [&](int rank) {
+      RankInfo rank_info = rank_info_of(rank, size, port);
+      rank_info.local_size = rank == size - 1 ? 10'000 : 1;
+      ProcessGroup group(make_schedule_backend(connect_shm(rank_info)));
+      const std::size_t block = 30'000;
+      std::vector<float> mine(block * static_cast<std::size_t>(size)), others(mine.size());
+      for (int round = 0; round < 6; ++round) {
+        for (std::size_t i = 0; i < mine.size(); ++i)
+          mine[i] = static_cast<float>(1000 * round + 10 * rank + static_cast<int>(i / block));
+        group.all_to_all(std::span(mine), std::span(others));
+        for (int r = 0; r < size; ++r)
+          all_equal(std::span(others).subspan(static_cast<std::size_t>(r) * block, block),
+                    static_cast<float>(1000 * round + 10 * r + rank), "all_to_all");
+      }
+    });
+    for (const auto& outcome : outcomes) CHECK(outcome == "");
+  }
+}

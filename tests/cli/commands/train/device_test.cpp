@@ -224,10 +224,12 @@ TEST_CASE("device program: without the library of its kernels, emulated says how
       run_program({program, "train", "-n", "2", "--device", "emulated", "--steps", "1"});
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.out == "");
-  CHECK(outcome.err == "ringside: the emulated device cannot be opened: neither the loader nor " +
-                           (folder.path() / "lib").string() +
-                           " has libringside_emulated.so; build it: cmake --build --preset " +
-                           folder.path().filename().string() + " --target ringside_emulated\n");
+  const std::string missing =
+      "libringside_emulated.so: cannot open shared object file: No such file or directory; ";
+  CHECK(outcome.err == "ringside: the emulated device cannot be opened: " + missing +
+                           (folder.path() / "lib/").string() + missing +
+                           "build it: cmake --build --preset " + folder.path().filename().string() +
+                           " --target ringside_emulated\n");
 }
 
 }  // namespace ringside::cli
