@@ -16,7 +16,7 @@
 
 namespace ringside::ddp {
 
-// `data` if nothing is missing; else "bucket 1 without 2 gradients (1c0ffee5)", where the brackets
+// `data` if nothing is missing; else "bucket 1 without 2 gradients (1c0ffee)", where the brackets
 // hold a hash of all names, in their order.
 std::string label_without(std::string_view data, const std::vector<std::string>& missing);
 

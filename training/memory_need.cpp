@@ -52,6 +52,12 @@ double elements_of(const Config& config) {
   return held_by({}, static_cast<double>(config.layers), config).all;
 }
 
+// A model's table of cosines and sines: config.json says for how many positions.
+double rope_bytes(const Plan& plan) {
+  return static_cast<double>(size_of(autograd::compute_dtype(plan.dtype))) *
+         static_cast<double>(plan.config.sequence) * static_cast<double>(plan.config.head_size());
+}
+
 // Bytes of activations on a rank, for one micro-batch, counted op by op on transformer/layers.cpp.
 struct Activations {
   Activations(const Plan& plan, const MeshPlan& mesh);
@@ -253,7 +259,7 @@ MemoryNeed without_history(const Plan& plan, double numbers) {
   const auto e = static_cast<double>(size_of(plan.dtype));
   MemoryNeed need{.parameters = e * elements_of(plan.config),
                   .activations = Activations(plan, {}).block + e * numbers};
-  need.peak = need.parameters + need.activations;
+  need.peak = need.parameters + need.activations + rope_bytes(plan);
   return need;
 }
 
@@ -315,7 +321,7 @@ MemoryNeed memory_of_rank(const Plan& plan, int data_ranks, int pipeline_rank) {
   need.activations = step.activations();
   const double sum = need.parameters + need.gradients + need.optimizer + need.activations;
   // The model is whole before zero3 shards it.
-  need.peak = std::max(std::min(state + step.all(), sum), stage == 3 ? all : 0);
+  need.peak = std::max(std::min(state + step.all(), sum), stage == 3 ? all : 0) + rope_bytes(plan);
   return need;
 }
 

@@ -27,8 +27,8 @@ std::vector<ProductSpeed> measure_products();
 // Writes them into the calibration file. Throws Error if it cannot be written.
 void keep_products(const std::vector<ProductSpeed>& speeds);
 
-// "oneDNN is 1.08 times as fast as OpenBLAS ...", by kind, in lines of at most 80 columns; or why
-// there is no oneDNN.
+// The speed of oneDNN for each kind of product, where that of the BLAS is 1, in lines of at most 80
+// columns; or why there is no oneDNN.
 std::string products_report(const std::vector<ProductSpeed>& speeds);
 
 // Begins to compute in this process: on so many threads, and with the faster library for each kind

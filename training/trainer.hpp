@@ -108,7 +108,7 @@ class Trainer {
   // one sequence.
   std::optional<double> validate();
 
-  // For checkpoints (checkpoint/training_state.hpp).
+  // For checkpoints (state/training_state.hpp).
   const TrainerOptions& options() const { return options_; }
   const autograd::Optimizer& optimizer() const { return *optimizer_; }
   autograd::Optimizer& optimizer() { return *optimizer_; }

@@ -5,10 +5,10 @@
 //     the model       config.hpp, layers.hpp, model.hpp
 //     its text        data/vocabulary.hpp, data/corpus.hpp, data/corpus_file.hpp,
 //                     data/batches.hpp
-//     its training    learning_rate.hpp, parallel_strategy.hpp, trainer.hpp
 //     its use         inference/generation.hpp, inference/evaluation.hpp
-//     on disk         checkpoint/safetensors.hpp, checkpoint/checkpoint.hpp,
-//                     checkpoint/training_state.hpp
+//     on disk         checkpoint/safetensors.hpp, checkpoint/checkpoint.hpp
+//
+// training/ trains it.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@
 
 namespace ringside::autograd {
 
-// A central difference with step h is wrong by about h^2 f''' / 6, a forward difference by h f'' /
-// 2. Rounding adds |f| 1e-16 / h, so a smaller h is no better.
+// The error of a difference with step h is about h^2 f''' / 6 (central) or h f'' / 2 (forward).
+// Rounding adds |f| 1e-16 / h, so a smaller h is no better.
 std::vector<GradientFault> gradient_faults(const Function& function, std::vector<Tensor> inputs,
                                            double tolerance) {
   for (Tensor& input : inputs) input.set_requires_grad(true).set_grad({});

@@ -39,7 +39,7 @@ class Linear : public Module {
   Linear(std::int64_t in, std::int64_t out, bool with_bias = true, Init init = {},
          DType dtype = DType::fp32);
   Tensor forward(const Tensor& x) const;
-  using Module::with_hooks;  // for who computes with the weight in place of forward
+  using Module::with_hooks;  // for callers that use the weight without forward()
 
   Tensor weight, bias;  // bias is undefined if there is none
 };
@@ -50,7 +50,7 @@ class Embedding : public Module {
   // weight [count, size], standard normal as in torch.
   Embedding(std::int64_t count, std::int64_t size, Init init = {}, DType dtype = DType::fp32);
   Tensor forward(const Tensor& ids) const;
-  using Module::with_hooks;  // for who computes with the weight in place of forward
+  using Module::with_hooks;  // for callers that use the weight without forward()
   // Backward needs the ids only.
   bool backward_reads_parameters() const override { return false; }
 

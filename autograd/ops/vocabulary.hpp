@@ -13,9 +13,11 @@
 
 namespace ringside::autograd {
 
-// Which rows of the whole vocabulary a weight [V_r, n] holds: first .. first + V_r - 1 of 0 ..
-// whole
-// - 1. V_r is at least 1 and may differ between ranks.
+// Which rows of the whole vocabulary, 0 to whole - 1, a weight [V_r, n] holds:
+//
+//     first .. first + V_r - 1
+//
+// V_r is at least 1 and may differ between ranks.
 struct VocabularyRange {
   std::int64_t first = 0, whole = 0;
 };

@@ -8,8 +8,8 @@
 
 namespace ringside::autograd {
 
-// The sum of the squares of all gradients that exist, in fp64: tensor by tensor, so that ranks that
-// hold whole tensors can add up their sums to the same bits.
+// The sum of the squares of all gradients that exist, in fp64 (on a GPU in fp32): tensor by tensor,
+// so that ranks that hold whole tensors can add up their sums to the same bits.
 double grad_norm_squared(std::span<const Tensor> parameters);
 
 // The factor that reduces a norm to at most max_norm: min(1, max_norm / (norm + 1e-6)), as in

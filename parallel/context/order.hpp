@@ -1,6 +1,6 @@
 // How the tokens of a sequence are divided among ranks (context parallel), and which keys a rank
-// meets in which step of a ring. An algorithm as data: ring_attention() runs these steps, `ringside
-// step context` prints them, planning/ counts their products.
+// meets in which step of a ring. An algorithm as data: ring_attention() runs these steps, and
+// `ringside step context` prints them.
 //
 //     4 ranks      contiguous: 4 pieces             zigzag: 8 pieces
 //     rank 0       0 . . .                          0 . . . . . . 7

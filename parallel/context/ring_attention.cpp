@@ -128,6 +128,7 @@ class TravellingGradients {
   void add_and_pass_on(const Tensor& part) {
     arrive();
     autograd::accumulate_into(here_, part);
+    if (group_.size() == 1) return;
     sent_ = here_;
     here_ = autograd::empty_like(sent_);
     passing_.emplace(sent_, here_, group_, "gradients of keys and values");

@@ -122,6 +122,9 @@ TEST_CASE("the memory that is checked for holds with micro-batches, experts and 
   tied.tied_head = true;
   check_near(planned(tied, 16));
   check_near(planned(with_experts(), 16), 1, 0.08);  // equal loads are counted
+  Plan with_long_table = planned(models[0], 16);
+  with_long_table.config.sequence = 500'000;  // 16 MB of cosines and sines
+  check_near(with_long_table);
 }
 
 // Where bf16 is converted depends on the processor.

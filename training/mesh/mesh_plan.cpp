@@ -40,6 +40,7 @@ void plan_schedule(MeshPlan& plan, const std::string& name, std::int64_t micro_b
                    int stages_per_rank) {
   const int ranks = plan.shape.size(Axis::pp);
   if (ranks == 1) return;
+  require(micro_batches <= 65'536, "{} micro-batches are too many: at most 65536", micro_batches);
   const auto count = static_cast<int>(micro_batches);
   const auto computations = pipeline_parallel::make_schedule(name, ranks, count, stages_per_rank);
   const auto wrong = pipeline_parallel::verify(computations);

@@ -80,6 +80,8 @@ std::vector<transformer::TokenRange> MeshStrategy::tokens_of(std::int64_t length
 
 // Every rank gets the parameters of rank 0: first along the copies, then in the inner group.
 void MeshStrategy::prepare(autograd::Module& model) {
+  for (const auto& [name, tensor] : model.named_parameters())
+    require(tensor.requires_grad(), "{} is frozen, but a mesh trains all parameters", name);
   if (copies_.size() > 1) ddp::replicate(model, copies_);
   inner_->prepare(model);
 }

@@ -48,13 +48,11 @@ class ModelStages final : public pipeline_parallel::AutogradStages {
 
   std::shared_ptr<void> no_sync() override { return no_sync_(); }
 
-  // A tied matrix that the first and the last stage share on one rank gets gradients from both; the
-  // last stage's is the earlier one.
-  bool may_reduce(int stage, int micro_batch) const override {
-    const bool is_last = stage + 1 == schedule().stages();
-    const bool shared = model_.config().tied_head && is_last && stage > 0 &&
-                        schedule().rank_of.front() == schedule().rank_of.back();
-    return !shared && AutogradStages::may_reduce(stage, micro_batch);
+  // A tied matrix gets gradients from the first and from the last stage.
+  bool share_gradients(int stage, int other) const override {
+    const bool are_first_and_last =
+        std::min(stage, other) == 0 && std::max(stage, other) == schedule().stages() - 1;
+    return stage == other || (model_.config().tied_head && are_first_and_last);
   }
 
   const Model& model_;

@@ -78,6 +78,7 @@ void collect_whole(const std::vector<WholeTensor>& order, const std::vector<Mode
   };
   auto next = order.begin();
   visit([&](const NamedTensor& mine) {
+    if (with_name(mine.name) == order.end()) return;  // a tied head beside another rank's embedding
     while (next != order.end() && next->name() != mine.name) show(*next++, {});
     require(next != order.end(), "'{}' is not where the whole model has it", mine.name);
     show(*next++, mine.tensor);

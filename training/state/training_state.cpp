@@ -177,7 +177,9 @@ std::function<void()> copy_run(const fs::path& directory, const Model& model,
 
 void require_no_other_run(const fs::path& directory, const std::optional<SavedRun>& resumed) {
   std::error_code ignored;
-  if (!fs::exists(directory / "model.safetensors", ignored)) return;
+  if (!fs::exists(directory / "model.safetensors", ignored) &&
+      !fs::exists(directory / "model.safetensors.index.json", ignored))
+    return;
   if (resumed && fs::equivalent(resumed->directory, directory, ignored)) return;
   const std::string folder = directory.string();
   std::string known, advice;

@@ -1,4 +1,4 @@
-// ParallelStrategy: what the trainer asks of a parallel method. Nothing else in transformer/ knows
+// ParallelStrategy: what the trainer asks of a parallel method. The trainer itself does not know
 // that there are other ranks.
 //
 // The trainer calls it in this order, once per step:

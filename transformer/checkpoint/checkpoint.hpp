@@ -29,7 +29,7 @@ void save_checkpoint(const std::filesystem::path& directory, const Model& model,
                      const Metadata& more = {}, const VisitTensors& visit = {});
 
 // Loads model.safetensors, or the shards of a larger model (model_files.hpp), into the parameters
-// of the model. A part of a model reads only its regions of the arrays. F32, F64 and BF16 are
+// of the model. A part of a model reads only its regions of the arrays. F16, BF16, F32 and F64 are
 // converted to the model's dtype. Throws Error that names the array if one is missing, has another
 // shape, or is not a parameter of the model. Some parameters may have been loaded by then.
 void load_parameters(const std::filesystem::path& directory, const Model& model);

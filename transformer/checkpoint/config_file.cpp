@@ -350,7 +350,9 @@ Config load_config(const fs::path& directory) {
     config.sequence = integer(json, "max_position_embeddings", "sequence");
     config.head_dim = integer_or_null(json, "head_dim", "head_size", 0);
     require(json.value("head_dim", Json()) != 0, "its head_dim is 0: a head is at least 2 wide");
-    if (config.head_dim * config.heads == config.d_model) config.head_dim = 0;  // as by default
+    if (config.heads > 0 && config.d_model % config.heads == 0 &&
+        config.head_dim == config.d_model / config.heads)
+      config.head_dim = 0;  // as by default
     config.norm_epsilon = number(json, "rms_norm_eps", "norm_epsilon");
     const std::string type = json["model_type"];
     config.qk_norm = type.starts_with("qwen3");

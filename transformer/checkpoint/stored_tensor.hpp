@@ -22,7 +22,7 @@ ArrayView view_of(std::string name, const autograd::Tensor& tensor);
 void write_tensors(const std::filesystem::path& path, std::vector<autograd::NamedTensor> tensors);
 
 // Reads a region of the array `name`, and nothing else of it, into a tensor of the region's extent
-// on any device. Converts F32, F64 and BF16 to the tensor's dtype. Throws Error that names the
+// on any device. Converts F16, BF16, F32 and F64 to the tensor's dtype. Throws Error that names the
 // array if it is missing or its shape is not region.whole.
 void read_tensor(SafetensorsFile& file, const std::string& name, const autograd::Region& region,
                  const autograd::Tensor& tensor);

@@ -76,10 +76,10 @@ void AutogradStages::backward_weight(int stage, int micro_batch) {
 bool AutogradStages::may_reduce(int stage, int micro_batch) const {
   const std::vector<Action>& actions = schedule_.actions[rank_];
   const auto last = std::find_if(actions.rbegin(), actions.rend(), [&](const Action& action) {
-    return action.stage == stage &&
+    return share_gradients(stage, action.stage) &&
            (action.kind == Kind::backward || action.kind == Kind::backward_weight);
   });
-  return last != actions.rend() && last->micro_batch == micro_batch;
+  return last != actions.rend() && last->stage == stage && last->micro_batch == micro_batch;
 }
 
 double AutogradStages::take_mean_loss() {

@@ -43,11 +43,11 @@ class AutogradStages : public StageWork {
   virtual autograd::Tensor compute(int stage, int micro_batch, const autograd::Tensor& input) = 0;
 
   // While the result lives, gradients are accumulated on this rank only. Used for every backward
-  // but the last one of each stage.
+  // but the last one that adds to the gradients of a stage.
   virtual std::shared_ptr<void> no_sync() { return nullptr; }
 
-  // Whether gradients may be reduced in this backward: whether it is the stage's last.
-  virtual bool may_reduce(int stage, int micro_batch) const;
+  // Whether backward of one stage adds to a gradient of the other.
+  virtual bool share_gradients(int stage, int other) const { return stage == other; }
 
   const Schedule& schedule() const { return schedule_; }
   int rank() const { return rank_; }
@@ -60,6 +60,7 @@ class AutogradStages : public StageWork {
     autograd::DeferredGradients later;  // from I to W
   };
   Kept& kept(int stage, int micro_batch, const char* by);
+  bool may_reduce(int stage, int micro_batch) const;
   void run_backward(Kept& of, int stage, int micro_batch, autograd::Tensor gradient);
   static autograd::Tensor input_gradient(Kept& of);
 

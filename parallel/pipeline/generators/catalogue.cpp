@@ -70,7 +70,7 @@ std::string why_not(const Generator& generator, int ranks, int micro_batches, in
   if (stages_per_rank != 0 && (stages_per_rank < fewest || stages_per_rank > most)) {
     return fmt::format("{} has {} per rank, not {}{}", generator.name,
                        fewest == most ? fmt::format("{} stage{}", fewest, fewest == 1 ? "" : "s")
-                                      : fmt::format("at least {} stages", fewest),
+                                      : fmt::format("{} to {} stages", fewest, most),
                        stages_per_rank, most == 1 ? "; interleaved takes any number" : "");
   }
   if (generator.whole_rounds && micro_batches % ranks != 0) {
@@ -108,9 +108,9 @@ Schedule make_schedule(const std::string& name, int ranks, int micro_batches, in
     require(micro_batches == 0 || schedule.micro_batches == micro_batches,
             "{} is a schedule of {} micro-batches, not of {}", file, schedule.micro_batches,
             micro_batches);
-    require(stages_per_rank == 0 || schedule.stages() == ranks * stages_per_rank,
+    require(stages_per_rank == 0 || schedule.stages() == schedule.ranks() * stages_per_rank,
             "{} is a schedule of {} stages, not of {} on each of {} ranks", file, schedule.stages(),
-            stages_per_rank, ranks);
+            stages_per_rank, schedule.ranks());
     return schedule;
   }
   if (name.ends_with(".so")) {

@@ -142,6 +142,8 @@ TEST_CASE("csv:FILE is the name of a schedule, and must fit the run") {
   CHECK(error_with(3, 4, 0) == path + " is a schedule for 2 ranks, one per row, not for 3");
   CHECK(error_with(2, 8, 0) == path + " is a schedule of 4 micro-batches, not of 8");
   CHECK(error_with(2, 4, 2) == path + " is a schedule of 6 stages, not of 2 on each of 2 ranks");
+  CHECK(error_with(0, 0, 2) == path + " is a schedule of 6 stages, not of 2 on each of 2 ranks");
+  CHECK(error_with(0, 0, 3) == "");
   CHECK_THROWS_WITH_AS(make_schedule("csv:/tmp", 2, 4),
                        "expected a file with a schedule, a row for each rank; /tmp is a folder: "
                        "name the file in it",

@@ -149,6 +149,8 @@ TEST_CASE("what a schedule does not serve is refused with what it would serve") 
   CHECK(refusal("1f1b", 4, 8, 2) ==
         "1f1b has 1 stage per rank, not 2; interleaved takes any number");
   CHECK(refusal("zb_v", 4, 8, 3) == "zb_v has 2 stages per rank, not 3");
+  CHECK(refusal("interleaved", 4, 8, 70'000) ==
+        "interleaved has 1 to 65536 stages per rank, not 70000");
   CHECK(refusal("1f1b", 0, 8) == "a pipeline needs at least 1 rank, not 0");
   CHECK(refusal("1f1b", 4, 0) == "a step needs at least 1 micro-batch, not 0");
   CHECK(refusal("2f2b", 4, 8) ==

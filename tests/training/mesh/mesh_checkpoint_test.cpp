@@ -1,5 +1,6 @@
 // Checkpoints do not depend on the mesh: any mesh loads and saves the same files, and a run that
 // was saved on one mesh continues on another.
+#include <fstream>
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
@@ -108,6 +109,22 @@ TEST_CASE("a mesh that loads a checkpoint and saves it writes the same files") {
         CHECK(read_file(saved / file) == read_file(again / "later" / file));
       }
     }
+  }
+}
+
+// Rank 0, which writes, has the last stage and its copy of the matrix.
+TEST_CASE("a pipeline whose first stage is on its last rank saves a tied matrix") {
+  const TemporaryDirectory directory;
+  const Problem problem = brief(true, 9);
+  run_alone(problem, {}, 3, directory.path() / "alone");
+  std::ofstream(directory.path() / "reversed.csv") << "1F0,1B0\n0F0,0B0\n";
+  run_on_mesh(problem,
+              {"pp=2", "single", false, "csv:" + (directory.path() / "reversed.csv").string()},
+              directory.path() / "alone", 3, directory.path() / "again");
+  for (const char* file : {"model.safetensors", "training-3.safetensors"}) {
+    CAPTURE(file);
+    CHECK(read_file(directory.path() / "alone" / file) ==
+          read_file(directory.path() / "again" / file));
   }
 }
 

@@ -89,6 +89,22 @@ TEST_CASE("pipeline: a tied matrix, on two ranks as copies, on one rank as one")
       check(problem, {"pp=2,dp=2", inner, false, schedule}, 1e-12);
 }
 
+// A file may end a step with either of the two stages.
+TEST_CASE("pipeline: a tied matrix is reduced after the later of its two stages") {
+  Problem problem;
+  problem.tied = true;
+  problem.layers = 8;
+  problem.steps = 4;
+  problem.accumulate = 2;
+  const TemporaryDirectory directory;
+  const auto file = directory.path() / "mine.csv";
+  std::ofstream(file) << "0F0,0F1,3F0,3F1,3I0,3I1,0I0,0W0,0I1,0W1,3W0,3W1\n"
+                         "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n";
+  for (const std::string inner :
+       {"naive", "flat", "overlap", "bucketed", "zero1", "zero2", "zero3"})
+    check(problem, {"pp=2,dp=2", inner, false, "csv:" + file.string()}, 1e-12);
+}
+
 // m micro-batches of T tokens, d wide, e bytes each: m T d e over each boundary in each direction.
 TEST_CASE("pipeline: bytes of each rank, and the activations that a stage keeps, are exact") {
   for (const DType dtype : {DType::fp64, DType::bf16})
@@ -205,6 +221,17 @@ TEST_CASE("pipeline: what does not fit is refused with a sentence that says what
         "need one layer each: choose a smaller pp, fewer --stages-per-rank, or more --layers");
   CHECK(contains(text_of(problem, {"pp=2", "single", false, "interleaved", 3}), "interleaved"));
   CHECK(contains(text_of(problem, {"pp=2", "single", false, "2f2b", 4}), "gpipe, 1f1b"));
+  CHECK(text_of(problem, {"pp=2", "single", false, "1f1b", (std::int64_t{1} << 32) + 4}) ==
+        "4294967300 micro-batches are too many: at most 65536");
+  CHECK_THROWS_WITH_AS(on_mesh({"pp=2", "single", false, "1f1b", 1}, problem.config(),
+                               [&](auto given, auto&) {
+                                 Model model(problem.config(), problem.dtype, autograd::Device::cpu,
+                                             given->part(), given->model_ranks());
+                                 const auto strategy = std::move(given);
+                                 model.named_parameters().back().tensor.set_requires_grad(false);
+                                 Trainer(model, mesh_corpus(), *strategy, problem.options());
+                               }),
+                       doctest::Contains(" is frozen, but a mesh trains all parameters"), Error);
   problem.accumulate = 5;
   try {
     training::validate(problem.options(), problem.config(), 2);

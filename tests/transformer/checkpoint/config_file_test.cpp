@@ -138,6 +138,10 @@ TEST_CASE("a config of an unsupported model is refused with the reason") {
         "cannot be used: a head is 3 wide (head_dim), but RoPE rotates pairs and needs an even "
         "width");
   CHECK(with("head_dim", -2) == "cannot be used: head_dim is -2, but 1 to 1000000 is possible");
+  Json overflows = good;  // 8 of these are hidden_size, but for the bits that do not fit
+  overflows["num_attention_heads"] = 8, overflows["num_key_value_heads"] = 8;
+  overflows["head_dim"] = good["hidden_size"].get<std::int64_t>() / 8 + (std::int64_t{1} << 61);
+  CHECK(contains(refusal(overflows), "but 1 to 1000000 is possible"));
   CHECK(
       with("quantization_config", Json{{"bits", 4}}) ==
       "cannot be used: it has the key \"quantization_config\" = {\"bits\":4}, which Ringside does "

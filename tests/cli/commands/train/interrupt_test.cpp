@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <fmt/format.h>
@@ -169,6 +170,22 @@ TEST_CASE("a run replaces the model of another run only with --overwrite") {
   REQUIRE(training.run({"--save", folder.string(), "--overwrite"}).exit_code == 0);
   CHECK(read_file(folder / "model.safetensors") != before);
   CHECK(std::filesystem::exists(folder / "training-6.safetensors"));
+}
+
+TEST_CASE("a run does not save beside the shards of another model") {
+  const Training training({"--steps", "1"});
+  const auto folder = training.path("sharded");
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "model.safetensors.index.json") << "{}";
+  std::ofstream(folder / "config.json") << "{}";
+  const Outcome refused = training.run({"--save", folder.string()});
+  CHECK(refused.exit_code == 1);
+  CHECK(
+      refused.err ==
+      fmt::format("ringside: {} already holds a model: save in another folder, or replace it with "
+                  "--overwrite\n",
+                  folder.string()));
+  CHECK(read_file(folder / "config.json") == "{}");
 }
 
 }  // namespace ringside::cli
