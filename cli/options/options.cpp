@@ -55,7 +55,7 @@ DeclaredOption Options::declare(const std::string& name, const Destination& dest
   CLI::Option* const option =
       command_.add_option(name.substr(0, end), destination.take, text, false, destination.text);
   if (destination.many) option->expected(CLI::detail::expected_max_vector_size);
-  if (destination.many && type.ends_with(",...")) option->delimiter(',');
+  if (destination.many && type.ends_with(",...")) option->delimiter(',')->allow_extra_args(false);
   if (check)
     option->check(CLI::Validator([check](const std::string& value) { return check(value); }, ""));
   option->type_name(type);

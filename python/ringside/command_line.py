@@ -405,11 +405,11 @@ def converter(option: Option) -> Callable[[str], Any]:
 def run_command(command: Command, words: Sequence[str]) -> int:
     """Runs a command with the words that follow its name. Returns the exit code."""
     own = words[: words.index("--")] if "--" in words else words
-    if "-h" in own or "--help" in own:
-        print(help_text(command, terminal_width()), end="")
-        return 0
     try:
-        command.run(Parser(command).read(words))
+        if "-h" in own or "--help" in own:
+            print(help_text(command, terminal_width()), end="")
+        else:
+            command.run(Parser(command).read(words))
         sys.stdout.flush()
         return 0
     except Exit as ended:

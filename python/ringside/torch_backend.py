@@ -359,9 +359,9 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce(self, tensors, opts=None):
         opts = opts or dist.ReduceOptions()
         (tensor,) = tensors
-        used, op = reduced(tensor, opts.reduceOp)
-        arguments = (*numbers(used), op, opts.rootRank)
         is_root = opts.rootRank == self.rank()
+        used, op = reduced(tensor, opts.reduceOp, only_read=not is_root)
+        arguments = (*numbers(used), op, opts.rootRank)
         return self._call("reduce", arguments, opts, [used], tensors, copies=is_root)
 
     def all_gather_single(self, output, input, opts=None):
@@ -371,6 +371,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allgather(self, outputs, inputs, opts=None):
         (input,), (blocks,) = inputs, outputs
+        self._require_blocks("all_gather", blocks)
         require_alike(blocks, [input])
         require_length("all_gather", blocks[self.rank()], input.numel())
         counts = lib.counts([moved(block)[1] for block in blocks])
@@ -400,6 +401,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         (output,), (blocks,) = outputs, inputs
+        self._require_blocks("reduce_scatter", blocks)
         require_alike([output], blocks)
         require_length("reduce_scatter", blocks[self.rank()], output.numel())
         counts = lib.counts([elements(block) for block in blocks])
@@ -421,6 +423,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.GatherOptions()
         (input,) = inputs
         blocks = outputs[0] if outputs else []  # none but on the root
+        self._require_blocks("gather", *outputs)
         require_alike(blocks, [input])
         for block in blocks:
             require_length("gather", block, input.numel())
@@ -434,6 +437,7 @@ class ProcessGroup(dist.ProcessGroup):
         opts = opts or dist.ScatterOptions()
         (output,) = outputs
         blocks = inputs[0] if inputs else []  # none but on the root
+        self._require_blocks("scatter", *inputs)
         require_alike([output], blocks)
         for block in blocks:
             require_length("scatter", block, output.numel())
@@ -452,6 +456,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._all_to_all(memory, sent, received, equal, opts, [output])
 
     def alltoall(self, outputs, inputs, opts=None):
+        self._require_blocks("all_to_all", outputs, inputs)
         require_alike(outputs, inputs)
         sent, received = ([each.numel() for each in tensors] for tensors in (inputs, outputs))
         memory = [flat(inputs), memory_for(outputs)]
@@ -469,6 +474,11 @@ class ProcessGroup(dist.ProcessGroup):
         arguments = address, used.data_ptr(), sent[0] * width, *lists, type
         return self._call("all_to_all", arguments, opts, memory, outputs)
 
+    def _require_blocks(self, name, *lists):
+        for tensors in lists:
+            if len(tensors) != self.size():
+                raise RuntimeError(f"{name}: expected {self.size()} tensors, got {len(tensors)}")
+
     def _block_lengths(self, tensor, splits, which):
         """The elements of each rank's block; splits count rows."""
         rows = tensor.shape[0] if tensor.dim() else 0
@@ -479,7 +489,7 @@ class ProcessGroup(dist.ProcessGroup):
                     f"equally across group size {self.size()}"
                 )
             splits = [rows // self.size()] * self.size()
-        if len(splits) != self.size() or sum(splits) != rows:
+        if len(splits) != self.size() or sum(splits) != rows or min(splits) < 0:
             raise RuntimeError(
                 f"all_to_all: expected {self.size()} split sizes that add up to the "
                 f"{rows} rows of the {which} tensor, got {splits}"

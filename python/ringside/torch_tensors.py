@@ -64,7 +64,7 @@ def split_into(tensors, used):
     begin = 0
     for tensor in tensors:
         end = begin + tensor.numel()
-        tensor.copy_(used.view(-1)[begin:end].view(tensor.shape))
+        tensor.detach().copy_(used.view(-1)[begin:end].view(tensor.shape))
         begin = end
 
 
@@ -103,7 +103,7 @@ def reduced(tensor, reduce_op, only_read=False):
     used = contiguous(tensor)
     if scaled:
         used = used.clone() if only_read and used is tensor else used
-        used.mul_(reduce_op.__getstate__()[1])  # the factor, by a way that torch 2.11 has
+        used.detach().mul_(reduce_op.__getstate__()[1])  # the factor, by a way that torch 2.11 has
     return used, op
 
 

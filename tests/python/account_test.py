@@ -142,6 +142,11 @@ def test_fit_lists_meshes_or_says_how_much_memory_would_do():
     assert "the least that any plan needs is" in none
     days = output_of("--model", "llama3-8b", "--fit", "--devices", "8", "--tokens", "15T")
     assert " days\n" in days and "MFU" not in days
+    for ignored in ("--mesh", "dp=2"), ("--html", "page.html"), ("--torus", "tp=3"):
+        assert error_of("--model", "tiny", "--fit", *ignored, code=2) == (
+            "ringside: --fit tries every mesh: leave out --mesh, --torus and --html\n"
+            "Try: ringside account --help\n"
+        )
 
 
 def test_overlap_is_the_share_of_communication_that_computing_hides():

@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import os
+import threading
 from contextlib import redirect_stderr, redirect_stdout
 
 import ringside
@@ -332,6 +334,12 @@ def test_bad_input_gets_a_sentence(tmp_path):
             "them where NCCL_TOPO_DUMP_FILE and NCCL_GRAPH_DUMP_FILE say")  # fmt: skip
     refused(b"no\nnccl\n", "no.log: no line of NCCL among 2. Run the program with NCCL_DEBUG=INFO "
             "NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING", "no.log")  # fmt: skip
+    refused(GRAPHS.replace('speedinter="12.5"', 'speedinter="nan"').encode(),
+            start + "<graph> has speedinter='nan', but a number is expected")  # fmt: skip
+    damaged = bytearray(gzip.compress(b"no\nnccl\n" * 1000))
+    damaged[20] ^= 255
+    text, code = explained(tmp_path, bytes(damaged), name="d.gz")
+    assert text.startswith("ringside: cannot read d.gz: ") and code == 1
     refused(b"not zipped", "cannot read z.gz: Not a gzipped file (b'no')", "z.gz")
     errors = io.StringIO()
     with redirect_stderr(errors):
@@ -369,6 +377,30 @@ def test_a_compressed_log_is_read(tmp_path):
     text, code = explained(tmp_path, gzip.compress("\n".join(WHOLE).encode()), name="nccl.log.gz")
     assert code == 0
     has(text, "channel 1: 0 -> 2 -> 1 -> 3 -> 0")
+
+
+def test_a_log_from_a_pipe_is_read_from_its_beginning(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    lines = "\n".join([*WHOLE, *["nothing of NCCL"] * 5000]).encode()
+    writer = threading.Thread(target=fifo.write_bytes, args=(lines,))
+    writer.start()
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert main(["nccl", str(fifo)]) == 0
+    writer.join()
+    has(out.getvalue(), "channel 1: 0 -> 2 -> 1 -> 3 -> 0")
+
+
+def test_calls_have_the_bytes_of_the_whole_buffer(tmp_path):
+    lines = said(
+        0,
+        "AllGather: opCount 0 sendbuff 0x1 recvbuff 0x2 count 1024 datatype 7 op 0 root 0 comm 0x0abc [nranks=4] stream 0x3",
+        "AllReduce: opCount 1 sendbuff 0x1 recvbuff 0x2 count 1024 datatype 7 op 0 root 0 comm 0x0abc [nranks=4] stream 0x3",
+    )  # fmt: skip
+    text, code = explained(tmp_path, lines)
+    assert code == 0
+    has(text, "all_gather of 16 KiB on 4 ranks", "all_reduce of 4 KiB on 4 ranks")
 
 
 def test_the_command_is_a_function(tmp_path):

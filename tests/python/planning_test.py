@@ -242,6 +242,11 @@ def test_a_machine_file_is_refused_with_the_place_of_the_mistake():
         machine_error('{"device": {"peak_tflops": 1e999}}')
         == "machine.json has a number that is too large for fp64"
     )
+    for digits in "1" + "0" * 400, "9" * 5000:
+        assert (
+            machine_error('{"device": {"peak_tflops": ' + digits + "}}")
+            == "machine.json has a number that is too large for fp64"
+        )
     assert (
         machine_error('{"device": NaN}')
         == "machine.json is not JSON: the error is in line 1, column 12"

@@ -495,6 +495,38 @@ def test_lists_of_several_types_and_operations():
         on_ranks(several_types, size)
 
 
+def wrong_lists(rank, size, folder):
+    """As gloo: a sentence before anything is read or sent."""
+    begin(rank, size, folder, seconds=20)
+    x = torch.full((4,), float(rank))
+    for n in size - 1, size + 1:
+        blocks = [torch.empty(4) for _ in range(n)]
+        says = f": expected {size} tensors, got {n}"
+        expect_error("all_gather" + says, lambda: dist.all_gather(blocks, x))
+        expect_error("reduce_scatter" + says, lambda: dist.reduce_scatter(x, blocks))
+        expect_error("all_to_all" + says, lambda: dist.all_to_all(blocks, blocks))
+        if rank == 0:
+            expect_error("gather" + says, lambda: dist.gather(x, blocks, 0))
+            expect_error("scatter" + says, lambda: dist.scatter(x, blocks, 0))
+    splits = [5, -1] + [0] * (size - 2)
+    expect_error(
+        f"expected {size} split sizes that add up to the 4 rows of the output tensor, got {splits}",
+        lambda: dist.all_to_all_single(torch.empty(4), x, splits, splits),
+    )
+    # What gloo takes: a parameter that is not contiguous, and an input that only the root writes.
+    parameter = torch.nn.Parameter(torch.full((2, 3), float(rank)).t())
+    dist.broadcast(parameter, 1)
+    assert parameter.eq(1).all()
+    dist.reduce(x, 0, op=dist._make_nccl_premul_sum(0.5))
+    assert x.eq(size * (size - 1) / 4 if rank == 0 else rank).all()
+    dist.destroy_process_group()
+
+
+def test_lists_of_another_length_than_the_group_are_refused():
+    for size in SIZES:
+        on_ranks(wrong_lists, size)
+
+
 def messages(rank, size, folder):
     begin(rank, size, folder, seconds=20)
     right, left = (rank + 1) % size, (rank - 1) % size

@@ -54,9 +54,9 @@ std::vector<Algorithm> selected(const ProveOptions& options) {
   std::vector<Algorithm> algorithms;
   std::set<std::string> names;
   for (const Algorithm& algorithm : all_algorithms()) {
-    names.emplace(algorithm.name);
     if (!options.collective.empty() && name_of(algorithm.collective) != options.collective)
       continue;
+    names.emplace(algorithm.name);
     if (!options.algorithm.empty() && algorithm.name != options.algorithm) continue;
     algorithms.push_back(algorithm);
   }

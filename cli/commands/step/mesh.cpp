@@ -27,7 +27,8 @@ struct Arguments {
 // The groups along an axis, each once, in the order of their first ranks.
 std::vector<std::vector<int>> groups_along(const MeshShape& shape, parallel::Axis axis) {
   std::set<std::vector<int>> groups;
-  for (int rank = 0; rank < shape.ranks(); ++rank) groups.insert(shape.members(rank, axis));
+  for (int rank = 0; rank < shape.ranks(); ++rank)
+    if (shape.coordinate(rank, axis) == 0) groups.insert(shape.members(rank, axis));
   return {groups.begin(), groups.end()};
 }
 

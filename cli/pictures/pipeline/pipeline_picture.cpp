@@ -85,8 +85,7 @@ std::string row_of(const std::vector<Box>& boxes, int first, int last, bool colo
     if (colour) row += box.colour;
     for (int column = begin; column < end; ++column) {
       const std::string text = column_of(box, column);
-      const bool gap = colour && text == " ";
-      if (gap) row += "\033[0m";
+      if (colour && text == " ") row += "\033[0m";
       row += colour && text == "─" ? " " : text;
     }
     if (colour) row += "\033[0m";

@@ -79,6 +79,8 @@ def show(args: argparse.Namespace, text: str, derivation: List[Section], machine
 
 
 def list_plans(args: argparse.Namespace, model: Model, machine: Machine) -> None:
+    if args.mesh or args.torus or args.html:
+        raise UsageError("--fit tries every mesh: leave out --mesh, --torus and --html")
     batch, sequence = args.batch or args.devices, args.sequence or model.sequence
     options = FitOptions(args.devices, batch, sequence, types_from(args))
     found = fit(model, machine, options, lambda each: with_progress(each, "tried {} of {} meshes"))
@@ -160,7 +162,7 @@ COMMAND = Command(
 GB is 10^9 bytes. --mesh names axes from the slowest to the fastest: pp=2,tp=8
 puts the 8 ranks of a tensor-parallel group next to each other. Axes: pp
 (pipeline), dp (data), fsdp (data, with shards of the state), cp (context),
-tp (tensor).
+tp (tensor), ep (experts).
 
 Models: tiny lab small medium large xl, and published ones: `--list` names them,
 and the machines. Or the path of a config.json of Hugging Face.

@@ -4,9 +4,10 @@ words of this project, and what limits the speed by its own account."""
 import argparse
 import gzip
 import re
+import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ringside.command_line import (
     JSON_OPTION,
@@ -542,32 +543,30 @@ def communicator_json(c: Communicator) -> Dict[str, Any]:
 # The command.
 
 
-def lines_of(file: str) -> Iterator[str]:
-    """Of a text or a .gz, up to MOST_LOG_BYTES."""
-    opened = gzip.open(file, "rb") if file.endswith(".gz") else open(file, "rb")
-    with opened as stream:
-        left = MOST_LOG_BYTES
-        while left > 0:
-            line = stream.readline(min(left, 1 << 20))
-            if not line:
-                return
-            left -= len(line)
-            yield line.decode("utf-8", "replace")
+def lines_of(file: str, stream: IO[bytes]) -> Iterator[str]:
+    """Up to MOST_LOG_BYTES."""
+    left = MOST_LOG_BYTES
+    while left > 0:
+        line = stream.readline(min(left, 1 << 20))
+        if not line:
+            return
+        left -= len(line)
+        yield line.decode("utf-8", "replace")
     raise RingsideError(f"{file} has more than {MOST_LOG_BYTES} bytes: cut out the lines with NCCL")
 
 
-def read_file(file: str, xml: Dict[str, Any]) -> Iterable[str]:
-    """The lines of a log; nothing for XML, which is added to `xml`."""
-    with open(file, "rb") as stream:
-        data = stream.read(512)
-        if not data.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"<"):
-            return lines_of(file)
-        data += stream.read(MOST_BYTES)
+def read_file(file: str, xml: Dict[str, Any]) -> Iterator[str]:
+    """The lines of a text or a .gz; nothing of XML, which is added to `xml`."""
+    # A pipe is read once: its beginning is looked at, and stays.
+    with gzip.open(file, "rb") if file.endswith(".gz") else open(file, "rb") as stream:
+        if not stream.peek(512).lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"<"):
+            yield from lines_of(file, stream)
+            return
+        data = stream.read(MOST_BYTES)
     try:
         xml[Path(file).name] = read_xml(data)
     except Unreadable as error:
         raise RingsideError(f"{file} cannot be used: {visible(str(error))}") from None
-    return ()
 
 
 def run(args: argparse.Namespace) -> None:
@@ -580,7 +579,7 @@ def run(args: argparse.Namespace) -> None:
         for file in args.files:
             try:
                 yield from read_file(file, xml)
-            except (OSError, EOFError, gzip.BadGzipFile) as error:
+            except (OSError, EOFError, zlib.error) as error:
                 raise RingsideError(
                     f"cannot read {file}: {getattr(error, 'strerror', None) or error}"
                 ) from None
@@ -604,10 +603,10 @@ of one rank or of all; rank 0 says most. COLL adds the calls. Beside it NCCL
 writes the topology of the host and its graphs as XML:
   NCCL_TOPO_DUMP_FILE=topo.xml NCCL_GRAPH_DUMP_FILE=graph.xml
 
-A ring, double_tree or pat is that of `ringside step`. Of what a line does not
-say nothing is guessed; lines of no known form are counted at the end. What
-limits it names links, transports and settings that the log itself names. Files
-are only read: nothing in them is executed.
+A ring, double_tree or pat is that of `ringside step`. The command guesses
+nothing that a line does not say, and counts lines of unknown form at the end.
+What limits it names links, transports and settings that the log itself names.
+Files are only read: nothing in them is executed.
 
 Examples:
   ringside nccl nccl.log

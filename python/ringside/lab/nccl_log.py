@@ -23,6 +23,7 @@ ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_T
 PROTOCOLS = ("LL", "LL128", "SIMPLE")
 PATTERNS = {1: "tree", 2: "tree", 3: "tree", 4: "ring", 5: "nvls", 6: "collnet_direct"}
 PATHS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET")  # topo.h
+COUNT_OF_A_RANK = ("AllGather", "ReduceScatter")  # a line has the count of one rank's part
 ELEMENT_BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)  # [ncclDataType_t]
 
 
@@ -280,7 +281,7 @@ class Reader:
         call, size, rest = m[1] or "", int(m[2]), m[5]
         channels = re.search(rf"=\{{{WHOLE}\.\.{WHOLE}\}}", rest)
         time = re.search(f"time {POINT}", rest)
-        if channels and call in ("AllGather", "ReduceScatter"):  # the part of a rank
+        if channels and call in COUNT_OF_A_RANK:
             ranks = {each.ranks for each in self.log.sessions if each.ranks}
             size = size * ranks.pop() if len(ranks) == 1 else None
         how = algorithm_named(m[3]), protocol_named(m[4])
@@ -298,7 +299,8 @@ class Reader:
     def call(self, thread: Thread, m: "re.Match[str]") -> Optional[bool]:
         if int(m[3]) >= len(ELEMENT_BYTES):
             return False
-        self.log.calls[m[1], int(m[2]) * ELEMENT_BYTES[int(m[3])], int(m[4])] += 1
+        count = int(m[2]) * (int(m[4]) if m[1] in COUNT_OF_A_RANK else 1)
+        self.log.calls[m[1], count * ELEMENT_BYTES[int(m[3])], int(m[4])] += 1
         return None
 
     # The rest.

@@ -9,6 +9,7 @@ search (NCCL_GRAPH_DUMP_FILE).
 Source of the forms: NCCL 2.28, src/graph/xml.cc, topo.cc and search.cc.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from typing import List, NoReturn, Optional, Union
@@ -83,9 +84,12 @@ def number_of(element: ElementTree.Element, key: str, hexadecimal: bool = False)
     if seen is None:
         fail(f"<{element.tag}> has no {key}")
     try:
-        return int(seen, 16) if hexadecimal else float(seen)
+        value = int(seen, 16) if hexadecimal else float(seen)
+        if math.isfinite(value):
+            return value
     except ValueError:
-        fail(f"<{element.tag}> has {key}='{seen[:20]}', but a number is expected")
+        pass
+    fail(f"<{element.tag}> has {key}='{seen[:20]}', but a number is expected")
 
 
 def devices_of(root: ElementTree.Element) -> List[Device]:

@@ -99,7 +99,7 @@ def html_of(report: Report) -> str:
 def write_text_file(path: str, text: str, what: str) -> None:
     """The error names the file and `what`: "the report"."""
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
         raise RingsideError(f"cannot write {what} to {path}: {error.strerror}") from None

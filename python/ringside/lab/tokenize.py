@@ -16,10 +16,9 @@ from ringside.command_line import (
     Option,
     UsageError,
     Words,
-    at_least_one,
     counted,
+    in_range,
     text_beside,
-    whole_number,
 )
 from ringside.lab import tokenizer as tokenizers
 from ringside.lab.corpus import (
@@ -273,7 +272,7 @@ COMMAND = Command(
         Option(
             "--train N",
             "Learn N tokens, which include the 256 bytes and the special tokens",
-            whole_number,
+            in_range(1, 2**24),
             group=LEARN,
         ),
         Option(
@@ -285,7 +284,7 @@ COMMAND = Command(
         Option(
             "--min-frequency N",
             "How often a pair must occur to become a token [2]",
-            at_least_one("occurrence"),
+            in_range(1, 2**32 - 1),
             default=2,
             group=LEARN,
         ),

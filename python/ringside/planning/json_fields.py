@@ -38,6 +38,9 @@ def parse_json(text: str, what: str) -> Any:
         require(math.isfinite(float(digits)), f"{what} has a number that is too large for fp64")
         return float(digits)
 
+    def whole(digits: str) -> int:
+        return int(digits) if finite(digits) else 0
+
     def refuse(word: str) -> NoReturn:
         raise json.JSONDecodeError("no number", text, re.search(rf"{word}\b", text).start())
 
@@ -47,7 +50,8 @@ def parse_json(text: str, what: str) -> Any:
         depth = max(depth, levels)
     require(depth <= DEEPEST, f"{what} is nested more than {DEEPEST} levels deep")
     try:
-        return json.loads(text, object_pairs_hook=unique, parse_float=finite, parse_constant=refuse)
+        hooks = dict(parse_float=finite, parse_int=whole, parse_constant=refuse)
+        return json.loads(text, object_pairs_hook=unique, **hooks)
     except json.JSONDecodeError as error:
         raise RingsideError(
             f"{what} is not JSON: the error is in line {error.lineno}, column {error.colno}"

@@ -6,6 +6,7 @@
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Tuple
 
@@ -92,7 +93,7 @@ def parse_mesh(text: str, option: str = "--mesh") -> Mesh:
         require(
             axis not in extents, f"{option} {text}: the axis {axis} is named twice; name it once"
         )
-        size = int(digits) if digits.isascii() and digits.isdigit() else 0
+        size = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
         require(
             1 <= size <= LARGEST_SIZE,
             f"{option} {text}: expected a size of {axis} from 1 to {LARGEST_SIZE}, got '{digits}'",
