@@ -8,7 +8,7 @@
 
 namespace ringside::autograd {
 
-// The error of a difference with step h is about h^2 f''' / 6 (central) or h f'' / 2 (forward).
+// A central difference with step h is wrong by about h^2 f''' / 6, a forward one by h f'' / 2.
 // Rounding adds |f| 1e-16 / h, so a smaller h is no better.
 std::vector<GradientFault> gradient_faults(const Function& function, std::vector<Tensor> inputs,
                                            double tolerance) {

@@ -138,7 +138,7 @@ def fault_of(row, cell, measured, warm_up):
             elements *= int(size)
         megabytes = elements * 4 / 1e6 if cell else 0
         return None if abs(megabytes - expected) < 0.005 * expected else f"{cell or 'nothing'} has {megabytes:.3f} MB in fp32, and the rise is {expected:.3f} MB"
-    number = re.match(r"[\d.]+", cell.replace(",", ""))
+    number = re.match(r"\d+(?:\.\d*)?", cell.replace(",", ""))
     if not number:
         return "has no number"
     if abs(float(number[0]) - expected) <= max(row.near * abs(expected), 0.051):

@@ -100,8 +100,13 @@ class Course:
         return [self.where(exercise) / Path(file).name for file in cut.files_of(exercise)]
 
     def answers(self, exercise):
-        """The sources, and a program in another language."""
-        return [*(path for path in self.sources(exercise) if path.exists()), *kits.programs_in(exercise, self.where(exercise))]
+        """The files of its answers, in every form that is there: C++, Python, a program in another language."""
+        names = [*(Path(file).name for file in cut.files_of(exercise)), *([torch_form.file_of(exercise)] if torch_form.offered(exercise) else [])]
+        return [*(path for name in names if (path := self.where(exercise) / name).exists()), *kits.programs_in(exercise, self.where(exercise))]
+
+    def language_of(self, exercise, path):
+        """The language of one of these files, where the exercise has a form in Python."""
+        return None if not torch_form.offered(exercise) else "python" if path.name == torch_form.file_of(exercise) else None if path.stem == "answer" else "c++"
 
     def check(self, exercise, command=None, language=None):
         if language == "python" or (command is None and language is None and self.in_python(exercise)):
@@ -146,15 +151,16 @@ class Course:
             torch_form.warm(self.kit)
         while True:
             now = {path: path.stat().st_mtime_ns for each in self.kit.exercises for path in self.answers(each)}
-            changed = next((each for each in self.kit.exercises if any(seen.get(path) != now.get(path) for path in self.answers(each))), None)
-            exercise = changed if seen else self.current()
+            changed = next(((each, path) for each in self.kit.exercises for path in self.answers(each) if seen.get(path) != now.get(path)), None)
+            exercise, path = changed if seen and changed else (None if seen else self.current(), None)
             seen = now
             if exercise is None and not changed and not self.current():
                 print("All exercises are right.")
                 return True
             if exercise:
                 print(f"\n---- {time.strftime('%H:%M:%S')}")
-                if self.check(exercise) and (following := self.current()):
+                language = self.language_of(exercise, path) if path else None
+                if self.check(exercise, language=language) and (following := self.current()):
                     print(f"Next: {following['id']}  {cut.said(following['title'], self.lang)}: edit {self.sources(following)[0]}")
                 print("Waiting for you to save a file; Ctrl-C ends.", flush=True)
             time.sleep(0.2)
@@ -183,7 +189,7 @@ class Course:
         """FILE:LINE of the first statement of a function: at its opening bracket gdb does not know the arguments yet, and in a
         line with a lambda it would stop in that."""
         file = Path(function["file"]).name
-        text = (self.where(exercise) / file).read_text()
+        text = (self.where(exercise) / file).read_text(errors="replace")
         code, at = cut.masked(text), cut.find_function(text, function["function"], file)[1] + 1
         while re.match(r"\s*[^\n;]*\[[^\]\n]*\]\s*[({]", code[at:]):
             while code[at] != ";":
@@ -245,7 +251,7 @@ class Course:
         named = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
         exercises = [each for each in self.kit.exercises if each["id"][:2] in ("24", "26")]
         sharded = [each for each in self.kit.exercises if each["id"][:2] in ("19", "21")]
-        written = [each for each in sharded if "not_written_yet(" not in "".join(path.read_text() for path in self.sources(each))]
+        written = [each for each in sharded if "not_written_yet(" not in "".join(path.read_text(errors="replace") for path in self.sources(each))]
         if len(exercises) < 2 or not sharded:
             sys.exit("`./exercise mesh` needs the exercises 24, 26, and 19 or 21, of which this course lacks some")
         exercises = [(written or sharded)[-1], *exercises]
