@@ -37,13 +37,15 @@ import queue
 import random
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import cs336
@@ -310,7 +312,7 @@ def copy(source, target, mode=0o644):
 
 def write_json(path, value):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_manifest(out):
@@ -344,26 +346,33 @@ def sandbox():
 
 
 def furnish(course, code, hide, torch):
-    """Inside the sandbox: ROOM gets the course and the Python that has `torch`, if any, read-only, and a copy of the folder `code`; then the folders in `hide`, and those
-    in which anybody may write, are covered by empty ones. Whether it all worked."""
-    def mount(*options):
-        return subprocess.run(["mount", *options], capture_output=True).returncode == 0
+    """Inside the sandbox: ROOM gets the course and the Python that has `torch`, if any, read-only, and a copy of the folder `code`; then the
+    folders in `hide`, and those in which anybody may write, are covered by empty ones. Whether it all worked."""
+    def mount(*options, **how):
+        return subprocess.run(["mount", *options], capture_output=True, **how).returncode == 0
 
-    if not mount("-t", "tmpfs", "-o", "size=2g,mode=755", "none", ROOM):
-        return False
-    for name in ("course", "code", "tmp"):
-        Path(ROOM, name).mkdir()
-    for name, folder in (("python", torch["base"]), ("packages", torch["packages"])) if torch else ():
-        Path(ROOM, name).mkdir()
-        if not (mount("--bind", folder, f"{ROOM}/{name}") and mount("-o", "remount,bind,ro", f"{ROOM}/{name}")):
+    room = Path(ROOM).resolve()
+    covered = {Path(each).resolve() for each in ["/tmp", "/var/tmp", "/dev/shm", *hide] if Path(each).is_dir()}
+    covered = {each for each in covered if room not in (each, *each.parents) and each not in room.parents}  # the others are covered by ROOM itself
+    folders = {"course": course, **({"python": torch["base"], "packages": torch["packages"]} if torch else {}), **({"code": code} if code.is_dir() else {})}
+    # They may lie below ROOM, and are reached by their descriptors once it is covered.
+    opened = {name: os.open(folder, os.O_RDONLY | os.O_DIRECTORY) for name, folder in folders.items()}
+    try:
+        if not mount("-t", "tmpfs", "-o", "size=2g,mode=755", "none", ROOM):
             return False
-    for path in code.iterdir() if code.is_dir() else ():
-        if path.is_file() and not path.is_symlink():
-            copy(path, f"{ROOM}/code/{path.name}")
-    if not (mount("--bind", course, f"{ROOM}/course") and mount("-o", "remount,bind,ro", f"{ROOM}/course")):
-        return False
-    covered = {str(Path(each).resolve()) for each in ["/tmp", "/var/tmp", "/dev/shm", *hide] if Path(each).is_dir()}
-    return all([mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "none", folder) for folder in sorted(covered, reverse=True)])  # inner ones first
+        for name in {"code", "tmp", *opened}:
+            Path(ROOM, name).mkdir()
+        if "code" in opened:
+            for path in Path(f"/proc/self/fd/{opened['code']}").iterdir():  # plain files: submissions.code_in() has copied no others
+                copy(path, f"{ROOM}/code/{path.name}")
+        for name, descriptor in opened.items():
+            if name != "code" and not (mount("--no-canonicalize", "--bind", f"/proc/self/fd/{descriptor}", f"{ROOM}/{name}", pass_fds=[descriptor])
+                    and mount("-o", "remount,bind,ro", f"{ROOM}/{name}")):
+                return False
+    finally:
+        for descriptor in opened.values():
+            os.close(descriptor)
+    return all([mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "none", str(folder)) for folder in sorted(covered, reverse=True)])  # inner ones first
 
 
 def manifest(course):
@@ -401,9 +410,12 @@ def one(args):
         torch = given.get("torch")
         if furnish(course, code, given["hide"], torch):
             course, code = f"{ROOM}/course", Path(ROOM, "code")
+            os.chdir("/")  # from the caller's folder a relative path would lead below what covers it
             tempfile.tempdir = f"{ROOM}/tmp"
             if torch:
                 python = Path(f"{ROOM}/python", Path(torch["real"]).relative_to(torch["base"]))
+                if not Path(sys.executable).exists():  # it lies below what is covered now; the witness takes any Python
+                    sys.executable = str(python)
                 torch_form.MOVED = {"python": str(python), "base": f"{ROOM}/python", "packages": f"{ROOM}/packages"}
             kits.WALLS = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o mode=755 none "$0" && exec "$@"', course]
         else:
@@ -448,8 +460,9 @@ def handed_in(args, kit):
     for student, path in found.items():
         with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
             try:
-                submissions.code_in(path, folder, ids)
-            except submissions.Unreadable as error:
+                for sentence in submissions.code_in(path, folder, ids)[1]:
+                    print(f"warning: {student}: {sentence}", file=sys.stderr)
+            except (submissions.Unreadable, OSError) as error:
                 refused[path.name] = f"{path.name}: {error}"
     for sentence in refused.values():
         print(f"not graded: {args.submissions}/{sentence}", file=sys.stderr)
@@ -479,7 +492,7 @@ def leaderboard(args):
     ids = [each["id"] for each in kit.exercises]
     for student, path in readable.items():
         with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
-            code = submissions.code_in(path, folder, ids)
+            code = submissions.code_in(path, folder, ids)[0]
             for exercise in (each for each in exercises if (code / each["id"]).is_dir()):
                 verify(args.course, f"before {student}")
                 given = {"course": str(Path(args.course).resolve()), "code": str((code / exercise["id"]).resolve()), "exercise": exercise["id"],
@@ -511,22 +524,24 @@ def grade(args):
     readable, refused = handed_in(args, kit)
     ids = [each["id"] for each in kit.exercises]
     hide, torch = hidden_folders(args), torch_form.installed_torch()
-    users = queue.SimpleQueue()
+    users, running, stopping, lost = queue.SimpleQueue(), set(), threading.Event(), []
     for worker in range(args.jobs):
         users.put(FIRST_USER + worker)
 
     def checked(student):
         with tempfile.TemporaryDirectory(prefix="ringside-submission-") as folder:
-            code = submissions.code_in(readable[student], folder, ids)
+            code, left_out = submissions.code_in(readable[student], folder, ids)
             verify(args.course, f"before {student}")
             user = users.get()
             try:
-                told = [checked_one(student, code, exercise, user) for exercise in kit.exercises]
+                told = [checked_one(student, code, exercise, user) for exercise in kit.exercises if not stopping.is_set()]
             finally:
                 users.put(user)
+        if stopping.is_set():
+            return None
         verify(args.course, f"after {student}")
         verdict = kits.verdict(kit, student, [each["result"] for each in told])
-        return {**verdict, "not_allowed": told[0]["not_allowed"]} if told[0]["not_allowed"] else verdict
+        return {**verdict, **{key: value for key, value in (("not_allowed", told[0]["not_allowed"]), ("not_read", left_out)) if value}}
 
     def checked_one(student, code, exercise, user):
         """Each exercise has a sandbox of its own: what one leaves behind, processes and full disks, ends with it."""
@@ -534,33 +549,70 @@ def grade(args):
                  "hidden": not args.public_only, "hide": hide, "sandboxed": bool(walls), "user": user if os.geteuid() == 0 else None,
                  "torch": torch if torch_form.offered(exercise) else None, "seed": kits.seed_of(key, student, exercise["id"])}
         with kits.saying(lambda: f"{student}: still checking {exercise['id']}; a world that hangs takes {kits.PATIENT} s"):
-            done = subprocess.run([*walls, sys.executable, __file__, "one"], input=json.dumps(given), capture_output=True, text=True)
-        if done.returncode != 0:
-            says = f"grading failed: {(done.stderr.strip() or f'exit status {done.returncode}').splitlines()[-1]}"
-            print(f"warning: {student}, {exercise['id']}: {says}", file=sys.stderr)
+            # In a session of its own: Ctrl-C is for this process, which then ends the others.
+            with subprocess.Popen([*walls, sys.executable, __file__, "one"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  errors="replace", start_new_session=True) as process:
+                running.add(process)
+                if stopping.is_set():
+                    stop(process)
+                stdout, stderr = process.communicate(json.dumps(given))
+                running.discard(process)
+        if process.returncode != 0:
+            says = f"grading failed: {(stderr.strip() or f'exit status {process.returncode}').splitlines()[-1]}"
+            if not stopping.is_set():
+                print(f"warning: {student}, {exercise['id']}: {says}", file=sys.stderr)
             return {"result": no_result(exercise, says), "not_allowed": []}
-        return json.loads(done.stdout)
+        return json.loads(stdout)
+
+    def stop(process):
+        """A sandbox ends with its first process; without one, this process ends what it has started itself."""
+        process.send_signal(signal.SIGKILL if walls else signal.SIGINT)
 
     def graded(student):
+        """The verdict, also where the grading failed: the others are graded all the same. None if it was interrupted."""
+        if stopping.is_set():
+            return None
         try:
             verdict = checked(student)
-        except (OSError, RuntimeError, ValueError) as error:  # the others are graded all the same
-            print(f"warning: {student}: grading failed: {error}", file=sys.stderr)
-            verdict = kits.verdict(kit, student, [no_result(each, f"grading failed: {error}") for each in kit.exercises])
+        except Exception as error:
+            print(f"warning: {student}: grading failed: {error or type(error).__name__}", file=sys.stderr)
+            verdict = kits.verdict(kit, student, [no_result(each, f"grading failed: {error or type(error).__name__}") for each in kit.exercises])
+        if not verdict or stopping.is_set():
+            return None
+        verdict = plain(verdict)
         for what in verdict.get("not_allowed", []):
             print(f"warning: {student}: this machine does not allow {what}", file=sys.stderr)
-        write_json(out / f"{student}.json", verdict)
-        for name in wanted:
-            text = getattr(formats, name)(verdict)
-            ending = {"junit": "xml", "actions": "md"}.get(name, "json")
-            (out / f"{student}.{name}.{ending}").write_text(text if isinstance(text, str) else json.dumps(text, indent=1) + "\n")
+        try:
+            write_json(out / f"{student}.json", verdict)
+            for name in wanted:
+                text = getattr(formats, name)(verdict)
+                ending = {"junit": "xml", "actions": "md"}.get(name, "json")
+                (out / f"{student}.{name}.{ending}").write_text(text if isinstance(text, str) else json.dumps(text, indent=1) + "\n", encoding="utf-8")
+        except Exception as error:
+            lost.append(student)
+            print(f"warning: {student}: the verdict cannot be written: {error}", file=sys.stderr)
         print(f"{student}: {formats.score(verdict)} points", flush=True)
         return verdict
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        verdicts = list(pool.map(graded, readable))
-    (out / "grades.csv").write_text(formats.table(verdicts))
-    return 1 if refused else 0
+        grades = [pool.submit(graded, student) for student in readable]
+        try:
+            wait(grades)
+        except KeyboardInterrupt:
+            stopping.set()
+            for process in list(running):
+                stop(process)
+    verdicts = list(filter(None, (each.result() for each in grades)))
+    (out / "grades.csv").write_text(formats.table(verdicts), encoding="utf-8")
+    if stopping.is_set():
+        print(f"interrupted: {len(verdicts)} of {len(readable)} submissions are graded, and grades.csv has only these", file=sys.stderr)
+        return 130
+    return 1 if refused or lost else 0
+
+
+def plain(value):
+    """This value of JSON, with ? for each half of a surrogate pair, which a program may print and no file can hold."""
+    return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 def slides(args):
@@ -586,7 +638,8 @@ def mistake_of(case):
 
 
 def summary(args):
-    verdicts = [json.loads(path.read_text()) for path in sorted(Path(args.results).glob("*.json")) if path.name.count(".") == 1]
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(args.results).glob("*.json"))]
+    verdicts = [each for each in found if isinstance(each, dict) and each.get("schema") == "ringside/verdict/v1"]  # the others are in the forms of --format
     for id in dict.fromkeys(each["id"] for verdict in verdicts for each in verdict["exercises"]):
         results = [each for verdict in verdicts for each in verdict["exercises"] if each["id"] == id]
         statuses = collections.Counter(each["status"] for each in results)
@@ -661,6 +714,7 @@ def main():
     command.set_defaults(run=summary)
     commands.add_parser("one").set_defaults(run=one)
     args = parser.parse_args()
+    sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a name that the terminal cannot show ends nothing
     try:
         return args.run(args)
     except (ValueError, RuntimeError, cut.CutError) as error:

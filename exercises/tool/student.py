@@ -310,7 +310,7 @@ class Course:
 
     def submit(self):
         verdicts = self.memory()["verdicts"]
-        with tarfile.open(self.folder / "submission.tar.gz", "w:gz") as archive:
+        with tarfile.open(self.folder / "submission.tar.gz", "w:gz", dereference=True) as archive:
             for path in [*(path for each in self.kit.exercises for path in self.answers(each)), *self.folder.glob("measure/[rs]*")]:
                 archive.add(path, str(path.relative_to(self.folder)))
             text = json.dumps(kits.verdict(self.kit, "home", [verdicts[each["id"]] for each in self.kit.exercises if each["id"] in verdicts]))
