@@ -2,7 +2,6 @@
 // was seen, and what to do next.
 #pragma once
 
-#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -27,14 +26,6 @@ template <class... Args>
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(format, std::forward<Args>(args)...);
-}
-
-// Prints a formatted sentence to standard error. It throws nothing where that cannot be written: a
-// full disk must not end a job because of a warning.
-template <class... Args>
-void warn(fmt::format_string<Args...> format, Args&&... args) {
-  const std::string sentence = fmt::format(format, std::forward<Args>(args)...);
-  std::fprintf(stderr, "ringside: %s\n", sentence.c_str());
 }
 
 }  // namespace ringside

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/warn.hpp"
 #include "cli/launcher/job.hpp"
 
 namespace ringside::cli {

@@ -47,7 +47,7 @@ ChunkRange chunks_from(const Json& message, int chunks, const char* expected) {
   require(chunks > 0, "chunks with a stride need a buffer that has chunks: {}", message.dump());
   const int run = message.contains("run") ? integer(message, "run", expected) : 1;
   require(run > 0, "a run has at least 1 chunk: {}", message.dump());
-  return circular(first, count, integer(message, "stride", expected) % chunks, chunks, run);
+  return circular(first, count, integer(message, "stride", expected), chunks, run);
 }
 
 void add_chunks(Json& message, ChunkRange chunks) {

@@ -44,7 +44,7 @@ struct ChunkRange {
 
   // The chunk number `i` of the range.
   constexpr int at(int i) const {
-    return modulus == 0 ? first + i : wrap(first + i / run * stride + i % run, modulus);
+    return modulus == 0 ? first + i : wrap(first + i / run * (stride % modulus) + i % run, modulus);
   }
   constexpr int pieces() const { return modulus == 0 ? 1 : stride == 1 ? 2 : count; }
   constexpr ChunkRange piece(int i) const {

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "base/error.hpp"
+#include "base/warn.hpp"
 #include "collectives/bootstrap/exchange.hpp"
 #include "collectives/bootstrap/network_interface.hpp"
 #include "collectives/bootstrap/rendezvous/rendezvous.hpp"

@@ -2,6 +2,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/warn.hpp"
 #include "collectives/execution/executor_options.hpp"
 
 namespace ringside::collectives {

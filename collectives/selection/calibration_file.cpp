@@ -12,6 +12,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/read_file.hpp"
+#include "base/warn.hpp"
 
 namespace ringside::collectives {
 namespace {
@@ -102,8 +103,8 @@ void warn_of_invalid_calibration(const std::string& fault) {
   static std::atomic<bool> warned = false;
   if (warned.exchange(true)) return;
   warn(
-      "{} is invalid ({}), so algorithms and libraries are selected as without a "
-      "calibration; ringside bench --calibrate writes a new file",
+      "{} is invalid ({}), so algorithms and libraries are selected as without a calibration; "
+      "ringside bench --calibrate writes a new file",
       calibration_file().string(), fault);
 }
 

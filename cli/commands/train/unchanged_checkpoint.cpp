@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/warn.hpp"
 #include "transformer/checkpoint/checkpoint.hpp"
 
 namespace ringside::cli {

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/system/fork.hpp"
+#include "base/warn.hpp"
 #include "collectives/diagnostics/resources.hpp"
 
 namespace ringside::collectives {

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/ports/listening_port.hpp"
 #include "base/text/printable.hpp"
+#include "base/warn.hpp"
 #include "collectives/bootstrap/network_interface.hpp"
 
 namespace ringside::collectives {

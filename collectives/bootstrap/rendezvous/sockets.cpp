@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/system/fork.hpp"
+#include "base/warn.hpp"
 #include "collectives/bootstrap/rendezvous/address.hpp"
 #include "collectives/diagnostics/resources.hpp"
 
@@ -76,9 +77,8 @@ tcp::acceptor listen_at(asio::io_context& io, const tcp::endpoint& endpoint, con
           "--master-port)",
           who, to_text(endpoint));
   require(error != asio::error::access_denied,
-          "{} cannot listen on {}: {}. Choose a port of 1024 or higher with MASTER_PORT (or "
-          "--master-port)",
-          who, to_text(endpoint), error.message());
+          "{} cannot listen on {}: {}. Choose a MASTER_PORT of 1024 or higher", who,
+          to_text(endpoint), error.message());
   require(!error || endpoint.port() != 0,
           "{} cannot listen on {}: {}. Expected an address of this host", who, to_text(endpoint),
           error.message());
