@@ -160,6 +160,9 @@ def kit_in(course):
 FORBIDDEN_CALLS = re.compile(r"v?fork|__clone|clone3?|exec[vl]p?e?|execveat|fexecve|posix_spawnp?|system|popen|dlv?sym|dlm?open|ptrace|syscall"
                              r"|process_vm_(?:read|write)v|pidfd_\w+|socketpair|recvmsg|sendmsg|write|send|dup[23]?|mount|umount2?|unshare|setns|kill|__libc_start_main")
 
+# Of the C standard library, under the names that they have there.
+C_HEADERS = "assert|ctype|errno|float|inttypes|limits|math|stddef|stdint|stdio|stdlib|string|time"
+
 # The ledger counts what the calling thread allocates, and the judge resets its peak: an exercise with "ledger" allows neither.
 AROUND_THE_LEDGER = re.compile(r"std::thread::_M_start_thread|pthread_create|thrd_create|GOMP_parallel"
                                r"|ringside::autograd::(?:parallel_for|reset_peak_memory)")
@@ -199,7 +202,7 @@ def forbidden_text(exercise, includes):
     for name, number, line in includes:
         match = re.match(r'#include(?:_next)?\s*(?:"([^"]*)"|<([^>]*)>)?', line)
         quoted, angled = match.groups()
-        system = angled is not None and re.fullmatch(r"[a-z_0-9]+|fmt/[a-z]+\.h", angled)
+        system = angled is not None and re.fullmatch(rf"[a-z_0-9]+|fmt/[a-z]+\.h|(?:{C_HEADERS})\.h", angled)
         mine = quoted is not None and ".." not in quoted and any(
             quoted == each or (each.endswith("/") and quoted.startswith(each)) for each in allowed)
         if not (system or mine):
@@ -341,10 +344,10 @@ def command_of(programs):
     return shlex.quote(str(path))
 
 
-def is_starter(exercise, folder):
-    """Whether the C++ files are missing, or one of them has a function that is not yet written."""
+def stubs_in(exercise, folder):
+    """How many functions of the C++ files are not yet written: all, where a file is missing."""
     paths = [Path(folder, Path(file).name) for file in cut.files_of(exercise)]
-    return not all(path.exists() and "not_written_yet(" not in path.read_text(errors="replace") for path in paths)
+    return sum(path.read_text(errors="replace").count("not_written_yet(") for path in paths) if all(path.exists() for path in paths) else len(exercise["cut"])
 
 
 def compile_student(kit, exercise, folder, build):
@@ -598,7 +601,12 @@ class Runner:
         if judge.returncode != 0:
             return "judge error", [judge.stderr.strip() or f"the judge ended with {judge.returncode}"], "", output
         verdict = json.loads(judge.stdout)
-        return "wrong" if verdict["says"] else "right", [where + each for each in verdict["says"]], verdict["picture"], output
+        says = self.sentences(verdict["says"], ranks)
+        return "wrong" if says else "right", [where + each for each in says], verdict["picture"], output
+
+    def sentences(self, said, ranks):
+        """What the judge has said of what these ranks came to."""
+        return said
 
 
 def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, compiled=None, **how):
@@ -611,14 +619,15 @@ def check(kit, exercise, folder, build, hidden=False, jobs=None, only=None, comp
 
 
 def forms_in(exercise, folder):
-    """The forms of an answer in this folder, as arguments of check_one(): C++ is {}. One that is a starter counts only where no other is there."""
+    """The forms of an answer in this folder, as arguments of check_one(): C++ is {}. Whole ones come first, then those that are written in
+    part. A starter counts only where nothing else is there."""
     programs = programs_in(exercise, folder)
-    forms = [{"programs": programs}] * bool(programs)
+    forms = [({"programs": programs}, 0.0)] * bool(programs)  # and the part that is not written
     if "python" in exercise and (path := Path(folder, exercise["python"]["file"])).is_file():
-        forms.append({"language": "python", "is_starter": " is not yet written" in path.read_text(errors="replace")})
-    forms.append({"is_starter": is_starter(exercise, folder)})
-    written = [each for each in forms if not each.get("is_starter")] or forms[:1]
-    return [{key: value for key, value in each.items() if key != "is_starter"} for each in written]
+        forms.append(({"language": "python"}, path.read_text(errors="replace").count(" is not yet written") / len(exercise["python"]["cut"])))
+    forms.append(({}, stubs_in(exercise, folder) / len(exercise["cut"])))
+    begun = sorted((each for each in forms if each[1] < 1), key=lambda each: each[1] > 0)
+    return [form for form, _ in begun or forms[:1]]
 
 
 def check_one(kit, exercise, folder, build, hidden, jobs, only, compiled, programs=(), language="c++", **how):

@@ -29,8 +29,9 @@
     selftest.py KIT clinic         each bug of the clinic is diagnosed by its own sentence, and the reference is not
     selftest.py KIT debugger       gdb takes every command of the handouts, in the reference
     selftest.py KIT own            an instructor's own exercise: `new`, filled in as exercises/example is, `check`, export, grade
-    selftest.py KIT submissions    folders and archives of all forms are found, what is none is refused by name, and a class in both is graded; without a compiler
-                                   a check says what to install
+    selftest.py KIT submissions    folders and archives of all forms are found, what is none is refused by name, and a class in both is graded; damaged and
+                                   endless archives, links, names and texts of other encodings, folders below /mnt and Ctrl-C do no harm;
+                                   without a compiler a check says what to install
     selftest.py KIT leaderboard    right answers of 15 are ranked; a wrong one, one that averages small models only, and one that prints a speed of its own, are not
     selftest.py KIT report         a report on a measured step that is filled in from the files has all parts; one with the mean for the median, without
                                    warm-up, with another tensor or without an answer is told so
@@ -47,20 +48,29 @@ import ast
 import atexit
 import concurrent.futures
 import functools
+import io
 import itertools
 import json
+import lzma
 import multiprocessing
 import os
 import platform
 import re
 import shlex
 import shutil
+import signal
 import statistics
+import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+import tracemalloc
+import unittest.mock
 import xml.etree.ElementTree
+import zipfile
+import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clinic"))
@@ -197,8 +207,187 @@ def python(kit, exercise):
         if list(wrong_in_python(exercise, answer, judged, kits.DEADLINE)):  # on a busy machine: once more, with patience
             yield from wrong_in_python(exercise, answer, judged, kits.PATIENT)
     yield from attacked_in_python(exercise, some([each for each in exercise.get("attacks", []) if "python" in each]), judged)
-    if exercise["id"].startswith("13"):  # once is enough
+    number = exercise["id"][:2]
+    yield from attacked_in_python(exercise, LEDGER_ATTACKS if number == "19" else [], judged)
+    yield from written_in_part(exercise, judged, *WRITTEN_IN_PART.get(number, ()))
+    yield from not_a_number(exercise, judged, NOT_A_NUMBER.get(number, {}))
+    if number == "13":  # once is enough
+        yield from named_in_python(kit, exercise, judged)
+        yield from forms_in_one_folder(exercise)
         yield from graded_in_python(kit, exercise)
+
+
+# The functions that are written, and the cases that are right then: all others are "not written", and none is wrong.
+WRITTEN_IN_PART = {
+    "13": ({"replicate", "DDP.__init__"}, set()), "17": ({"DDP.start_over", "DDP.on_gradient", "DDP.launch"}, set()),
+    "19": ({"ShardedOptimizer.add_param_group", "ShardedOptimizer.choose_owners"}, set()), "24": ({"part_of"}, {"parts"}), "30": ({"accumulated"}, {"sums"}),
+    "31": ({"best_group", "kept"}, {"best", "kept"}), "42": ({"pieces_of"}, {"order"}), "43": ({"route"}, {"route"})}
+
+
+def written_in_part(exercise, judged, written=(), right=()):
+    if not written:
+        return
+    verdict = judged(torch_form.starter(exercise, written), of=in_one_world(exercise))
+    seen = {case["id"]: case["status"] for case in verdict["cases"]}
+    if seen != {id: "right" if id in right else "not written" for id in seen}:
+        yield f"with {', '.join(sorted(written))} alone, expected {', '.join(right) or 'no case'} to be right, and the others not written; {described(verdict)}"
+    if not all(re.search(r"is not yet written \(\w+\.py:\d+\)$", each) for case in verdict["cases"] for each in case.get("says", [])):
+        yield f"with {', '.join(sorted(written))} alone, expected the line of a function that is not yet written; {described(verdict)}"
+
+
+# By case: what is added to the reference, so that a number of its answer is nan.
+GRADIENTS = """
+import math
+class NotANumber(NAME):
+    def finish_gradient_synchronization(self):
+        super().finish_gradient_synchronization()
+        for each in OF:
+            each.grad = None if each.grad is None else each.grad * math.nan
+NAME = NotANumber
+"""
+FUNCTION = """
+import math
+wrapped = NAME
+def NAME(*arguments):
+    return wrapped(*arguments) * math.nan
+"""
+NOT_A_NUMBER = {
+    **dict.fromkeys(("13", "14", "15", "17"), {"gradients": GRADIENTS.replace("OF", "self.module.parameters()").replace("NAME", "DDP")}),
+    "19": {"same-bits": """
+import math
+class NotANumber(ShardedOptimizer):
+    def step(self, closure=None):
+        super().step(closure)
+        with torch.no_grad():
+            self.param_groups[0]["params"][0].mul_(math.nan)
+ShardedOptimizer = NotANumber
+"""},
+    "20": dict.fromkeys(("gradients", "micro-batches", "uneven"), """
+import math
+class NotANumber(ShardedGradients):
+    def finish_gradient_synchronization(self):
+        super().finish_gradient_synchronization()
+        for each in self.shards:
+            each *= math.nan
+ShardedGradients = NotANumber
+"""),
+    "21": dict.fromkeys(("training", "mixed"), GRADIENTS.replace("OF", "self.shards").replace("NAME", "FSDP")),
+    "24": {"values": FUNCTION.replace("NAME", "row_linear"), "parts": FUNCTION.replace("NAME", "part_of")},
+    "31": {"gradients": FUNCTION.replace("NAME", "checkpoint")}, "45": {"forward": FUNCTION.replace("NAME", "forward_gathered")}}
+
+
+def not_a_number(exercise, judged, added):
+    """A number that JSON does not have is a wrong one, and no error of the judge."""
+    for case, code in added.items():
+        verdict = judged(torch_form.reference(exercise) + code, of=in_one_world(exercise), only=case)["cases"][0]
+        if verdict["status"] != "wrong" or not re.search(r"\bnan\b", verdict["says"][0]):
+            yield f"with nan for a number, expected {case} to be wrong, with a sentence on nan; {verdict['status']}: {verdict.get('says', ['nothing is said'])[0]}"
+
+
+# Words that are torch's or Python's elsewhere, behind the mark with which some editors begin a file.
+OWN_NAMES = """
+load, library, save, fx, vars = [0], {}, None, {"open": 1, "load": 2}, 3
+class Reducer:
+    def __init__(self):
+        self.open, self._fsdp_shard = set(), load
+    def _sync_params(self):
+        dist = {}
+        dist["save"] = self.open or self._fsdp_shard
+        return dist
+class Joined(DDP):
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.module, name)
+    def finish_gradient_synchronization(self):
+        super().finish_gradient_synchronization()
+        assert Reducer()._sync_params()["save"] == load and not hasattr(self, "__miss" + "ing__") and self._fsdp_shard[fx["open"]] == vars
+    def _fsdp_shard_of(self):
+        return self.module.load
+DDP = Joined
+DDP._fsdp_shard = (load, vars)
+if __name__ == "__main__":
+    DDP = None
+"""
+# What is refused before it runs, and a word of the sentence.
+REFUSED = [
+    ("torch.save(1, 'file')", "save"), ("under = torch\nunder.load('file')", "load"), ("from torch import *\nsave(1, 'file')", "save"), ("from torch import save", "save"),
+    ("import torch.nn.parallel", "nn.parallel"), ("import torch, torch.os", "os"), ("def of(any):\n    return any.ZeroRedundancyOptimizer", "ZeroRedundancyOptimizer"),
+    ("dist.algorithms", "algorithms"), ("__loader__.get_data('file')", "__loader__"), ("__builtins__", "__builtins__"), ("object.__setattr__(torch, 'ones', 1)", "__setattr__"),
+    ("torch.__getattr__('name')", "__getattr__"), ("class Any:\n    def of(self, name):\n        return super(dict, self).__getattr__(name)", "__getattr__"),
+    ("super = dict", "super"), ("def of(super):\n    pass", "super"), ("from math import pi as super", "super"), ("class Any:\n    def of(self):\n        __class__ = 1", "__class__"),
+    ("from torch import Tensor\nTensor.numel = None", "changes Tensor.numel"), ("def of():\n    torch.ones = None", "changes torch.ones"),
+    ("def of():\n    [dist for dist in ()]\n    dist.barrier = None", "changes dist.barrier"), ("def of():\n    global dist\n    dist = 1\n    dist.barrier = None", "changes dist.barrier")]
+# What is refused where it runs: names that are put together, and functions that Python has.
+REFUSED_LATER = [
+    "open('file')", "getattr(torch, 's' + 'ave')", "def of(any):\n    any.save(1, 'file')\nof(torch)",
+    "import typing\nclass Any:\n    def of(self):\n        return super().__getattr__('_dyn' + 'amo')\ntype('Both', (Any, type(typing.List[int])), {}, _root=True)(torch, (), name='any').of()"]
+
+
+def named_in_python(kit, exercise, judged):
+    verdict = judged("\ufeff" + torch_form.reference(exercise) + OWN_NAMES, of=in_one_world(exercise))
+    if verdict["status"] != "right":
+        yield f"words of its own: {described(verdict)}"
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        for code, word in REFUSED:
+            Path(folder, "answer.py").write_text(f"import torch\nimport torch.distributed as dist\n{code}\n")
+            told = torch_form.parent_of(kit).ask({"check": f"{folder}/answer.py"})
+            if told.get("status") != "forbidden" or word not in told["says"]:
+                yield f"expected {code!r} to be forbidden, with a sentence on {word}; {told}"
+    for code in REFUSED_LATER:
+        verdict = judged(f"{torch_form.reference(exercise)}\n{code}\n", of=in_one_world(exercise), only="replicas")
+        if "a rank has only its group to talk to others" not in described(verdict):
+            yield f"expected {code!r} to be refused where it runs; {described(verdict) or verdict['status']}"
+
+
+# Plain AdamW on every rank that hides its state: the first line of step() is HIDES.
+ADAMW = """
+HIDDEN = type("Tensor", (), {})
+
+
+def hide(t):
+    t.Tensor = HIDDEN
+
+
+class ShardedOptimizer(torch.optim.Optimizer):
+    def __init__(self, params, optimizer_cls, **kwargs):
+        super().__init__(params, kwargs)
+
+    def owner(self, parameter):
+        return 0
+
+    @torch.no_grad()
+    def step(self):
+        HIDES
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p] or {"steps": 0, "mean": torch.zeros_like(p), "square": torch.zeros_like(p)}
+                self.state[p] = state
+                state["steps"] += 1
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                state["mean"].lerp_(p.grad, 1 - 0.9)
+                state["square"].mul_(0.999).addcmul_(p.grad, p.grad, value=1 - 0.999)
+                root = (state["square"].sqrt() / (1 - 0.999 ** state["steps"]) ** 0.5).add_(1e-8)
+                p.addcdiv_(state["mean"], root, value=-group["lr"] / (1 - 0.9 ** state["steps"]))
+"""
+LEDGER_ATTACKS = [{"id": f"python-hides-{what}", "status": {"tcp": status}, "says": says, "python": ADAMW.replace("HIDES", hides)} for what, status, says, hides in (
+    ("by-an-alias", "forbidden", "changes t.Tensor: what is torch's stays as it is", "t = torch; t.Tensor = HIDDEN"),
+    ("in-a-function", "wrong", "of optimizer state (100 % of all)", "hide(torch)"),
+    ("behind-large-parameters", "wrong", "of optimizer state (100 % of all)", "type(self.param_groups[0]['params'][0]).nbytes = property(lambda parameter: 10**6)"))]
+
+
+def forms_in_one_folder(exercise):
+    """The better form counts, also where none is whole; a starter beside something else does not."""
+    names, count = [Path(file).name for file in cut.files_of(exercise)], len(exercise["cut"])
+    python, cpp = {"language": "python"}, {}
+    for in_python, in_cpp, expected in ((count, 0, [cpp]), (count, 1, [cpp]), (1, 1, [python, cpp]), (1, 0, [cpp, python]), (0, count, [python]), (count, count, [python])):
+        with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+            cut.write({torch_form.file_of(exercise): " is not yet written\n" * in_python, **dict.fromkeys(names, ""), names[0]: "not_written_yet(\n" * in_cpp}, folder)
+            if (seen := kits.forms_in(exercise, folder)) != expected:
+                yield f"a folder with {in_python} functions to write in Python and {in_cpp} in C++: expected the forms {expected}, got {seen}"
 
 
 def wrong_in_python(exercise, answer, judged, deadline):
@@ -229,7 +418,8 @@ def attacked_in_python(exercise, attacks, judged):
 
 
 def graded_in_python(kit, exercise):
-    """A class: right in Python beside the starter in C++, right in C++ beside the starter in Python, and wrong; then with no torch."""
+    """A class: right in Python beside the starter in C++, right in C++ beside the starter in Python, and wrong; then with no torch. The Python
+    that grades lies in a folder that no submission may read, as below a user's home."""
     file, text = torch_form.file_of(exercise), torch_form.reference(exercise)
     wrong = next(each for each in torch_form.view(exercise)["wrong"] if each["id"] == "sum-not-mean")
     cpp = lambda stub: cut.student_files(kit.root, exercise, stub=stub)
@@ -241,8 +431,11 @@ def graded_in_python(kit, exercise):
         for student, files in answers.items():
             cut.write(files, Path(folder, "submissions", student, exercise["id"]))
 
+        grader = Path(folder, "python3")
+        grader.symlink_to(os.path.realpath(sys.executable))
+
         def graded(out, **environment):
-            done = subprocess.run([sys.executable, instructor.__file__, "grade", f"{folder}/submissions", "--course", f"{folder}/course", "--key", f"{folder}/key",
+            done = subprocess.run([grader, instructor.__file__, "grade", f"{folder}/submissions", "--course", f"{folder}/course", "--key", f"{folder}/key",
                                    "--out", f"{folder}/{out}", "--public-only"], capture_output=True, text=True, env={**os.environ, **environment})
             return {student: json.loads(Path(folder, out, f"{student}.json").read_text())["exercises"][0] for student in answers}, done.stderr
 
@@ -642,8 +835,16 @@ def formats_of_right(kit, exercise, right):
 
 def attacks(kit, exercise):
     if exercise["id"] == "16-bucket-plan":
+        yield from included(exercise)
         yield from grading()
     yield from attacked(kit, exercise)
+
+
+def included(exercise):
+    """The standard libraries of C and C++ may be included, and no other."""
+    for name, allowed in (("cmath", True), ("math.h", True), ("stdint.h", True), ("string.h", True), ("unistd.h", False), ("sys/socket.h", False), ("pthread.h", False)):
+        if bool(kits.forbidden_text(exercise, [("buckets.cpp", 1, f"#include <{name}>")])) == allowed:
+            yield f"expected <{name}> to be {'allowed' if allowed else 'refused'}"
 
 
 def attacked(kit, exercise):
@@ -1171,8 +1372,18 @@ def handed_in():
         for part in ("first", "second"):
             shutil.copytree(made / "flat", place / "ned" / part)
         (place / ".DS_Store").write_bytes(b"")
+        (place / "oda").mkdir()
+        (place / "oda" / exercise["id"]).symlink_to(f"../gil/{exercise['id']}")
+        (place / "gil" / exercise["id"] / "key.hpp").symlink_to("../../../key")
+        (place / "gil" / exercise["id"] / "core").write_bytes(bytes(submissions.LARGEST))
+        (place / "lou.tgz").write_bytes(damaged_archives(exercise["id"])["lou.tgz"])
+        in_gbk = os.fsdecode("张三".encode("gbk"))
+        shutil.copytree(made / "flat", place / in_gbk)
         found, refused = submissions.submissions_in(place)
-        expect(set(found) == right | {"jim", "kim", "liz", "mia", "ned"} and set(refused) == {"ivy.rar", "mia.zip"}, f"found {sorted(found)}, refused {refused}")
+        expect(set(found) == right | {"jim", "kim", "liz", "lou", "mia", "ned", "oda"} and set(refused) == {"ivy.rar", "mia.zip", in_gbk},
+               f"found {sorted(found)}, refused {refused}")
+        for fault in (*faults_of_archives(exercise["id"], files), *faults_of_links(exercise["id"], files)):
+            expect(False, fault)
 
         subprocess.run([sys.executable, instructor.__file__, "export", f"{folder}/course", "--exercises", "00", "--kit", sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
         Path(folder, "key").write_text("0123456789abcdef")
@@ -1181,11 +1392,19 @@ def handed_in():
         for sentence in ("ivy.rar is neither a folder nor an archive (.tar.gz, .tgz, .tar, .zip)", "jim.zip: jim.zip cannot be unpacked: ",
                          f"kim: expected folders of exercises, such as {exercise['id']}, here or one level deeper; found notes.txt",
                          f"liz: expected folders of exercises, such as {exercise['id']}, here or one level deeper; found nothing",
-                         "mia.zip and mia are both of mia: keep one", "ned: there are exercises in first and in second: keep one of them"):
+                         "mia.zip and mia are both of mia: keep one", "ned: there are exercises in first and in second: keep one of them",
+                         "lou.tgz: lou.tgz cannot be unpacked: ", "\\xd5\\xc5\\xc8\\xfd is no name in UTF-8: rename it",
+                         f"oda: expected folders of exercises, such as {exercise['id']}, here or one level deeper; found {exercise['id']}; "
+                         f"{exercise['id']} is a link that leads out of the submission"):
             expect(f"not graded: {place}/{sentence}" in told.stderr, f"the grader does not say \"{sentence}\": {told.stderr}")
         expect(told.returncode == 1, f"the grader ends with {told.returncode}")
-        points = {path.stem: forms.score(json.loads(path.read_text())) for path in results.glob("*.json")}
-        expect(points == {student: exercise["points"] for student in right | {"mia"}}, f"the points are {points}")
+        verdicts = {path.stem: json.loads(path.read_text()) for path in results.glob("*.json")}
+        statuses = {student: verdict["exercises"][0]["status"] for student, verdict in verdicts.items()}
+        expect(statuses == {student: "right" for student in right | {"mia"}}, f"the statuses are {statuses}; {told.stderr}")
+        left_out = {student: len(verdict["not_read"]) for student, verdict in verdicts.items() if "not_read" in verdict}
+        expect(left_out == {"gil": 2} and told.stderr.count("warning: gil: ") == 2, f"left out are {left_out}: {told.stderr}")
+        for fault in (*faults_of_texts(folder, files), *faults_below_room(folder, files), *faults_of_interruption(folder, files)):
+            expect(False, fault)
 
         cut.write(files, Path(folder, "course", exercise["id"]))
         without = subprocess.run([sys.executable, "course/exercise", "check", "00"], cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": f"{folder}/empty"})
@@ -1205,6 +1424,175 @@ def handed_in():
             expect(without.returncode == 1 and without.stderr.endswith(says), f"{typed} says: {without.stdout}{without.stderr}")
     print(f"submissions: {faults or 'no'} faults")
     return 1 if faults else 0
+
+
+def tar_of(files, form=""):
+    """The bytes of a tar with these files, {name: bytes}."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode=f"w:{form}") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return written.getvalue()
+
+
+def zip_of(files, method=zipfile.ZIP_DEFLATED):
+    """The bytes of a zip with these files, {name: bytes}."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return written.getvalue()
+
+
+def damaged_archives(id):
+    """{name: bytes} of archives that begin well and are damaged further on."""
+    whole = tar_of({f"{id}/mean.cpp": os.urandom(300_000)})
+    packer = zlib.compressobj(wbits=31)
+    packed = lzma.compress(whole)
+    return {"lou.tgz": packer.compress(whole[:100_000]) + packer.flush(zlib.Z_FULL_FLUSH) + b"\xff" * 60,  # no block of deflate begins so
+            "lou.tar": packed[:200_000] + b"\xff" * 70_000 + packed[270_000:]}
+
+
+def taken_from(name, content, exercises):
+    """What is read of an archive: (names of files, sentences about what was left out), or the sentence that refuses it."""
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        archive = Path(folder, name)
+        archive.write_bytes(content)
+        Path(folder, "scratch").mkdir()
+        try:
+            code, left_out = submissions.code_in(archive, f"{folder}/scratch", exercises)
+        except submissions.Unreadable as error:
+            return str(error)
+        return sorted(str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()), left_out
+
+
+def faults_of_archives(id, files):
+    """Archives that are damaged, large, or made on Windows."""
+    plain = {f"{id}/{name}": text.encode() for name, text in files.items()}
+    for name, content in damaged_archives(id).items():
+        if f"{name} cannot be unpacked: " not in (told := taken_from(name, content, [id])):
+            yield f"a damaged {name}: {told}"
+    windows = {name.replace("/", "\\"): content for name, content in plain.items()}
+    if (told := taken_from("pam.zip", zip_of({f"{id}\\": b"", **windows}), [id])) != (sorted(plain), []):
+        yield f"a zip with backslashes: {told}"
+    large = {**plain, f"{id}/core": bytes(submissions.LARGEST), "core": bytes(submissions.LARGEST)}
+    expected = (sorted(plain), [f"{id}/core has 1.0 MB: only files of less than 1 MB are read"])
+    for name, content in (("pam.zip", zip_of(large)), ("pam.tgz", tar_of(large, "gz"))):
+        if (told := taken_from(name, content, [id])) != expected:
+            yield f"{name} with files of 1 MB: {told}"
+    many, much = {f"{id}/{n}": b"" for n in range(40)}, {**plain, **{f"notes/{n}": bytes(900_000) for n in range(3)}}
+    with unittest.mock.patch.multiple(submissions, MOST=2_000_000, ENTRIES=30):
+        for name, content, says in (("pam.zip", zip_of(many), "30 entries"), ("pam.tgz", tar_of(many, "gz"), "30 entries"), ("pam.zip", zip_of(much), "2 MB"),
+                                    ("pam.tgz", tar_of({**plain, "core": bytes(3_000_000)}, "gz"), "2 MB")):
+            if f"it has more than {says}: only the folders of the exercises are needed" not in (told := taken_from(name, content, [id])):
+                yield f"{name} with more than {says}: {told}"
+    size = 80_000_000
+    lying = zip_of({f"{id}/mean.cpp": bytes(size)}).replace(struct.pack("<I", size), struct.pack("<I", 1000))
+    tracemalloc.start()
+    told, most = taken_from("pam.zip", lying, [id]), tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    if "cannot be unpacked" not in told or most > size / 4:
+        yield f"a zip with a file of {size} bytes that it calls 1000: {most} bytes of memory, {told}"
+    if "compressed by method 14" not in (told := taken_from("pam.zip", zip_of(plain, zipfile.ZIP_LZMA), [id])):
+        yield f"a zip that is compressed by LZMA: {told}"
+
+
+def faults_of_links(id, files):
+    """What links in a folder lead to is read where it lies in the folder itself."""
+    with tempfile.TemporaryDirectory(prefix="ringside-selftest-") as folder:
+        bob, alice, scratch = Path(folder, "bob"), Path(folder, "alice"), Path(folder, "scratch")
+        for place in (bob / id, alice / "drafts"):
+            cut.write(files, place)
+        file = next(iter(files))
+        for name, target in ((id, "drafts"), ("01", f"../bob/{id}"), ("drafts/more.hpp", f"../../bob/{id}/{file}"), ("drafts/same.hpp", file)):
+            (alice / name).symlink_to(target)
+        scratch.mkdir()
+        code, left_out = submissions.code_in(alice, scratch, [id, "01"])
+        names = {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()}
+        links = [each.partition(" is a link that leads out of the submission")[0] for each in left_out]
+        if names != {f"{id}/{name}" for name in (*files, "same.hpp")} or links != ["01", f"{id}/more.hpp"]:
+            yield f"of a folder with links {sorted(names)} are read; {left_out}"
+        try:
+            with unittest.mock.patch.object(submissions, "MOST", 100):
+                yield f"a folder of more than 100 bytes: {submissions.code_in(bob, Path(folder, 'more'), [id])}"
+        except submissions.Unreadable:
+            pass
+
+
+def grading_of(folder, answers, *options, tool=instructor.__file__, before=(), seen_as=None, **how):
+    """A run of `grade` with the course of this folder, in a folder of its own below it: answers to exercise 00, {student: {file: text}}. And its results."""
+    own = Path(tempfile.mkdtemp(prefix="class-", dir=folder))
+    for student, files in answers.items():
+        cut.write(files, own / "submissions" / student / "00-mean-of-ranks")
+    there = Path(seen_as or folder)
+    process = subprocess.Popen([*before, sys.executable, tool, "grade", there / own.name / "submissions", "--course", there / "course", "--key", there / "key",
+                                "--out", there / own.name / "results", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+    return process, own / "results"
+
+
+def faults_of_texts(folder, files):
+    """An outcome with half of a surrogate pair, a student whose name has a dot, and one whose name leaves no room for an ending: the verdicts
+    are written, and counted by `summary`. What judges is a stand-in, because only an answer with torch has such a sentence."""
+    tool = Path(folder, "stand_in.py")
+    tool.write_text(f"""import json, sys
+sys.path.insert(0, {str(Path(instructor.__file__).parent)!r})
+import instructor
+if sys.argv[1] != "one":
+    instructor.__file__ = __file__
+    sys.exit(instructor.main())
+given = json.load(sys.stdin)
+exercise = instructor.kits.kit_in(given["course"]).find(given["exercise"])
+json.dump({{"result": instructor.no_result(exercise, "half of \\ud83d"), "not_allowed": []}}, sys.stdout)
+""")
+    process, results = grading_of(folder, {"alice.smith": files, "bob": files, "x" * 252: files}, "--format", "gradescope,junit,actions", tool=tool)
+    told = process.communicate()
+    says = {path.name: json.loads(path.read_text())["exercises"][0]["cases"][0]["says"] for path in results.glob("*.json") if "gradescope" not in path.name}
+    if says != {name: ["half of ?"] for name in ("alice.smith.json", "bob.json")} or len(list(results.iterdir())) != 9 or process.returncode != 1 \
+            or "the verdict cannot be written" not in told[1] or (results / "grades.csv").read_text().count("\n") != 4:
+        yield f"an outcome that is no text: {says}, {sorted(path.name for path in results.iterdir())}; {told}"
+    summary = subprocess.run([sys.executable, instructor.__file__, "summary", results], capture_output=True, text=True).stdout
+    if "00-mean-of-ranks: 2 judge error" not in summary:
+        yield f"the summary of two students: {summary}"
+
+
+def faults_below_room(folder, files):
+    """Everything may lie below the folder that the sandbox covers; nothing there can be read by a relative path."""
+    if os.geteuid() != 0 or not instructor.sandbox():
+        print("SKIPPED: grading below /mnt, because this machine does not allow a mount", flush=True)
+        return
+    Path(folder).chmod(0o755)  # as the folder of an instructor is
+    name = next(iter(files))
+    spy = {**files, name: files[name] + 'asm(".section .rodata\\n.incbin \\"key\\"\\n.text");\n'}
+    before = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"', folder, instructor.ROOM]
+    process, results = grading_of(folder, {"alice": files, "spy": spy}, before=before, seen_as=instructor.ROOM,
+                                  env={**os.environ, "TMPDIR": instructor.ROOM})
+    told = process.communicate()
+    statuses = {path.stem: json.loads(path.read_text())["exercises"][0]["status"] for path in results.glob("*.json")}
+    if statuses != {"alice": "right", "spy": "does not compile"}:
+        yield f"a class below {instructor.ROOM}: {statuses}; {told}"
+
+
+def faults_of_interruption(folder, files):
+    """Ctrl-C while the second of three is graded, whose answer hangs."""
+    name = next(iter(files))
+    hangs = {**files, name: files[name] + "namespace { const int hangs = [] { for (volatile int n = 0;; n = n + 1) {} return 0; }(); }\n"}
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # a proof in the background may have been started to ignore it
+    process, results = grading_of(folder, {"alice": files, "bob": hangs, "carol": files}, "--jobs", "1", start_new_session=True, preexec_fn=heeds)
+    first = process.stdout.readline()
+    time.sleep(1)
+    if reached := subprocess.run(["pgrep", "-g", str(process.pid)], capture_output=True, text=True).stdout.split()[1:]:
+        yield f"Ctrl-C reaches {len(reached)} processes besides the grader"
+    os.killpg(process.pid, signal.SIGINT)
+    began = time.monotonic()
+    told = process.communicate()[1]
+    names = sorted(path.name for path in results.iterdir())
+    rows = (results / "grades.csv").read_text().count("\n") if "grades.csv" in names else 0
+    if process.returncode != 130 or names != ["alice.json", "grades.csv"] or rows != 2 or "interrupted: 1 of 3 submissions are graded" not in told:
+        yield f"an interrupted class, after {first!r}: exit status {process.returncode}, {names}, {rows} lines in grades.csv; {told}"
+    if (seconds := time.monotonic() - began) > 20 and instructor.sandbox():  # bob's answer alone takes longer
+        yield f"an interrupted class goes on for {seconds:.0f} s"
 
 
 def leaderboard():

@@ -24,6 +24,7 @@ from pathlib import Path
 import cut
 import kit as kits
 
+NO_NUMBER = "the data of a rank has another form"  # how main.cpp begins where a judge finds something else than it reads
 NO_TORCH = ("torch is not installed, which an answer in Python needs: python3 -m pip install torch --index-url https://download.pytorch.org/whl/cpu; "
             "or name a Python that has it: export RINGSIDE_TORCH_PYTHON=/path/to/venv/bin/python")
 
@@ -56,19 +57,19 @@ def reference(exercise):
     return (exercise["folder"] / "python" / file_of(exercise)).read_text()
 
 
-def starter(exercise):
-    """The reference without the bodies of the functions in "cut": their docstrings stay."""
-    text = reference(exercise)
+def starter(exercise, written=()):
+    """The reference without the bodies of the functions in "cut", but those in `written`: their docstrings stay."""
+    text, names = reference(exercise), [each for each in exercise["python"]["cut"] if each not in written]
     lines, found = text.split("\n"), {}
     tree = ast.parse(text)
     for node in ast.walk(tree):
         for inner in getattr(node, "body", []) if isinstance(node, (ast.Module, ast.ClassDef)) else []:
             if isinstance(inner, ast.FunctionDef):
                 found[f"{node.name}.{inner.name}" if isinstance(node, ast.ClassDef) else inner.name] = inner
-    for name in exercise["python"]["cut"]:
+    for name in names:
         if name not in found:
             raise cut.CutError(f"{exercise['id']}: expected a function {name} in {file_of(exercise)}, found {', '.join(found)}")
-    for name in sorted(exercise["python"]["cut"], key=lambda each: -found[each].lineno):
+    for name in sorted(names, key=lambda each: -found[each].lineno):
         body = found[name].body
         documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
         begin = body[0].end_lineno if documented else body[0].lineno - 1
@@ -193,6 +194,21 @@ def warm(kit):
 
 # ---- Running
 
+class NotFinite(str):
+    """What stands in a rank's data for a number that JSON does not have: "nan", "inf" or "-inf", which number_of() in C++ reads."""
+
+    def __new__(cls, constant):
+        return super().__new__(cls, {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}[constant])
+
+
+def places_not_finite(data, place=""):
+    """The numbers that are not finite: "plain, steps[0], gradients, first.bias[2] is nan"."""
+    if isinstance(data, NotFinite):
+        yield f"{place or 'the result'} is {data}"
+    for key, each in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        yield from places_not_finite(each, f"{place or 'results'}[{key}]" if isinstance(data, list) else f"{place}, {key}" if place else key)
+
+
 class Runner(kits.Runner):
     """As that of C++ answers; each rank is a fork of the warm parent, and one witness makes the calls of a world."""
 
@@ -206,8 +222,11 @@ class Runner(kits.Runner):
         pairs = [socket.socketpair() for _ in range(size + (case["id"] in form.get("single", [])))]
         environment = {**self.environment, "RINGSIDE_JUDGE_SEED": str(self.seed), "RINGSIDE_BACKEND": "tcp", "RINGSIDE_FLIGHT_DIR": f"{folder}/flights",
                        "RINGSIDE_ALGORITHM": "all_reduce=ring,reduce_scatter=ring,all_gather=ring,broadcast=binomial", **place_of_ringside(self.kit)}
+        if MOVED:
+            environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [f"{MOVED['base']}/lib", environment.get("LD_LIBRARY_PATH")]))
+        python = MOVED["python"] if MOVED else sys.executable  # in a sandbox the folder of the latter may be covered
         here = self.kit.root / "exercises/judge/torch/witness.py"
-        witness = subprocess.Popen([sys.executable, "-B", str(here), str(self.deadline), str(size), *(str(ours.fileno()) for ours, _ in pairs)],
+        witness = subprocess.Popen([python, "-B", str(here), str(self.deadline), str(size), *(str(ours.fileno()) for ours, _ in pairs)],
                                    pass_fds=[ours.fileno() for ours, _ in pairs], env=environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=open(f"{folder}/witness.errors", "wb"))
         pids = []
@@ -227,7 +246,15 @@ class Runner(kits.Runner):
         statuses = [self.ended(pid) for pid in pids]
         if witness.returncode != 0:
             raise kits.Broken("judge error", f"the witness ended: {kits.end_of(f'{folder}/witness.errors', 500)}")
-        return [self.outcome_of(each, status) for each, status in zip(json.loads(heard), statuses)]
+        told = json.loads(heard, parse_constant=NotFinite, parse_int=lambda text: int(text) if len(text) < 300 else text)
+        return [self.outcome_of(each, status) for each, status in zip(told, statuses)]
+
+    def sentences(self, said, ranks):
+        """Where a number is not finite: the judge may say no more than that it is none, and every comparison with nan is false."""
+        found = next((f"rank {rank}: {place}" for rank, each in enumerate(ranks) for place in places_not_finite(each["data"])), None)
+        if found is None or said and not said[0].startswith(NO_NUMBER):
+            return said
+        return [f"{found}, expected a finite number: look for 0 / 0, or for memory that nothing was written to, as of torch.empty()"]
 
     def ended(self, pid):
         """Ends a rank, and what it has started. Returns its status, as os.waitpid() does."""
@@ -268,7 +295,7 @@ def runner(kit, exercise, folder, **how):
     if not path.exists():
         raise kits.Broken("not written", f"{folder} has no {path.name}")
     parent = parent_of(kit)
-    if fault := parent.ask({"check": str(path), "ledger": exercise.get("ledger", False), "answers": answers_of(exercise)}):
+    if fault := parent.ask({"check": str(path), "cut": exercise["python"]["cut"], "ledger": exercise.get("ledger", False), "answers": answers_of(exercise)}):
         raise kits.Broken(fault["status"], fault["says"])
     parent.ask({"import": module_of(exercise)})
     return Runner(kit, path, view(exercise), **how)

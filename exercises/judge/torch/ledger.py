@@ -16,15 +16,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# As they were before the student's code came.
-collect_garbage, objects, storage_of, size_of, refer = gc.collect, gc.get_objects, torch.Tensor.untyped_storage, torch.UntypedStorage.nbytes, weakref.ref
+# As they were before the student's code came: whatever that makes of torch.Tensor, a tensor is found, and measured.
+Tensor, collect_garbage, objects, refer = torch.Tensor, gc.collect, gc.get_objects, weakref.ref
+storage_of, size_of = Tensor.untyped_storage, torch.UntypedStorage.nbytes
+bytes_of, gradient_of, is_leaf = Tensor.nbytes.__get__, Tensor.grad.__get__, Tensor.is_leaf.__get__  # of a tensor
 
 
 def tensors_that_python_knows():
     """Gradients belong to theirs, and are found through them."""
     collect_garbage()
-    tensors = [each for each in objects() if issubclass(type(each), torch.Tensor)]  # isinstance() asks proxies
-    return tensors + [each.grad for each in tensors if each.is_leaf and each.grad is not None]
+    tensors = [each for each in objects() if issubclass(type(each), Tensor)]  # isinstance() asks proxies
+    return tensors + [gradient for each in tensors if is_leaf(each) and (gradient := gradient_of(each)) is not None]
 
 
 class Ledger(TorchDispatchMode):
@@ -37,7 +39,7 @@ class Ledger(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
         result = function(*arguments, **(options or {}))
-        self.learn(each for each in tree_leaves((arguments, options, result)) if isinstance(each, torch.Tensor))
+        self.learn(each for each in tree_leaves((arguments, options, result)) if isinstance(each, Tensor))
         self.most = max(self.most, sum(self.sizes()))
         if self.after_each:
             self.after_each()
