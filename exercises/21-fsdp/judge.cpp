@@ -84,11 +84,14 @@ Verdict judge_training(const Run& run) {
   return {};
 }
 
-// The largest |a - b| of two tensors.
+// The largest |a - b| of two tensors; NaN if one has it.
 double largest_difference(const Json& a, const Json& b) {
   double most = 0;
-  for (std::size_t i = 0; i < b.at("values").size(); ++i)
-    most = std::max(most, std::abs(number_of(a.at("values").at(i)) - number_of(b.at("values")[i])));
+  for (std::size_t i = 0; i < b.at("values").size(); ++i) {
+    const double off = std::abs(number_of(a.at("values").at(i)) - number_of(b.at("values")[i]));
+    if (std::isnan(off)) return off;  // std::max() would pass over it
+    most = std::max(most, off);
+  }
   return most;
 }
 
