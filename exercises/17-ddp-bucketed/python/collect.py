@@ -45,8 +45,6 @@ def missing(witness, student, rank, size):
         backward(model(ones(), without="1" if rank == 0 else None))
         model.finish_gradient_synchronization()
         witness.barrier()
-    except NotImplementedError:  # a function that is not yet written
-        raise
     except RuntimeError as error:
         return str(error)
     return ""

@@ -108,8 +108,6 @@ def gradients(witness, student, rank, size):
     try:
         backward_of(student.checkpoint(block, steps.input(requires_grad=False)), steps.dy)
         plain["gradient"] = as_json(weight.grad)
-    except NotImplementedError:  # a function that is not yet written
-        raise
     except RuntimeError as error:
         plain["error"] = str(error)
     seen["plain input"] = {**plain, "computed": chain.computed}
